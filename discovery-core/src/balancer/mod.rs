@@ -1,0 +1,242 @@
+//! The balancer: a watch, a picker and the health of the members behind one atomic pointer.
+
+mod selection;
+mod stats;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+pub use stats::{Member, Outcome, Pick};
+
+use crate::picker::{Context, PickerFactory};
+use crate::snapshot::Snapshot;
+use crate::{Error, ErrorKind, Freshness, Result, Watch};
+use selection::Selection;
+
+/// Whether a set that does not follow the store any more is picked from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum StalePolicy {
+    /// Pick from it, however old it is: instances outlive their registry more often than not.
+    #[default]
+    Serve,
+    /// Refuse once it is older than this.
+    RefuseAfter(Duration),
+}
+
+/// How a balancer behaves.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct BalancerOptions {
+    /// Whether a stale set is picked from.
+    pub stale: StalePolicy,
+}
+
+impl BalancerOptions {
+    /// Sets whether a stale set is picked from.
+    #[must_use]
+    pub fn with_stale(mut self, stale: StalePolicy) -> Self {
+        self.stale = stale;
+        self
+    }
+}
+
+/// Picks an instance for each request. Clones share everything.
+///
+/// It follows its watch in a task of its own, whether or not requests flow, and ends it with the last clone.
+#[derive(Clone)]
+pub struct Balancer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+struct Shared {
+    /// Written by the task alone; readers never block it nor each other.
+    selection: ArcSwap<Selection>,
+    /// Counts selections, to wake those that wait for an instance.
+    built: watch::Sender<u64>,
+    /// Counts changes of reachability, to wake the task.
+    health: watch::Sender<u64>,
+    options: BalancerOptions,
+}
+
+impl Balancer {
+    /// Balances over a watched service with default options. Needs a running Tokio runtime.
+    pub fn new(watch: Watch, factory: impl PickerFactory) -> Self {
+        Self::with_options(watch, factory, BalancerOptions::default())
+    }
+
+    /// Balances over a watched service.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime, as everything that starts tasks.
+    pub fn with_options(watch: Watch, factory: impl PickerFactory, options: BalancerOptions) -> Self {
+        let receiver = watch.receiver();
+        let first = Selection::build(&receiver.borrow(), None, &factory);
+        let shared = Arc::new(Shared {
+            selection: ArcSwap::from_pointee(first),
+            built: watch::Sender::new(0),
+            health: watch::Sender::new(0),
+            options,
+        });
+        let task = tokio::spawn(follow(shared.clone(), watch, receiver, factory)).abort_handle();
+        Self { inner: Arc::new(Inner { shared, task }) }
+    }
+
+    /// Picks an instance now.
+    ///
+    /// # Errors
+    /// `NoInstance`, saying which service, how many are known, how stale the set is, and the store's last error.
+    pub fn pick(&self, context: &Context<'_>) -> Result<Pick> {
+        self.inner.shared.pick(context)
+    }
+
+    /// Picks an instance, waiting for one up to `timeout`.
+    ///
+    /// # Errors
+    /// As [`pick`](Self::pick), once the time is over; `Closed` if the backend was closed, since then none will come.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn pick_within(&self, context: &Context<'_>, timeout: Duration) -> Result<Pick> {
+        // Subscribed before the first try, so that no selection between the two is missed.
+        let mut built = self.inner.shared.built.subscribe();
+        let end = Instant::now().checked_add(timeout);
+        loop {
+            let error = match self.pick(context) {
+                Ok(pick) => return Ok(pick),
+                Err(error) if error.kind() != ErrorKind::NoInstance || timeout.is_zero() => {
+                    return Err(error);
+                }
+                Err(error) => error,
+            };
+            let changed = async {
+                match end {
+                    Some(end) => timeout_at(end, built.changed()).await.ok(),
+                    None => Some(built.changed().await),
+                }
+            };
+            match changed.await {
+                Some(Ok(())) => {}
+                Some(Err(_)) => return Err(Error::closed("pick", error.subject())),
+                None => {
+                    let waited = format!("{}; waited {timeout:?}", error.message());
+                    return Err(Error::new(ErrorKind::NoInstance, "pick", error.subject(), waited));
+                }
+            }
+        }
+    }
+
+    /// Says whether an instance can be reached, as whoever keeps the connections knows. Unknown ids are ignored.
+    ///
+    /// The next pick heeds it; an instance that is unreachable is picked only if all are (P4).
+    pub fn set_available(&self, id: &str, available: bool) {
+        let shared = &self.inner.shared;
+        if shared.selection.load().member(id).is_some_and(|member| member.set_available(available)) {
+            shared.health.send_modify(|changes| *changes = changes.wrapping_add(1));
+        }
+    }
+
+    /// Everybody in the set, picked or not, with their counters, sorted by id.
+    pub fn members(&self) -> Vec<Member> {
+        self.inner.shared.selection.load().known.to_vec()
+    }
+
+    /// How far the set that is picked from can be trusted.
+    pub fn freshness(&self) -> Freshness {
+        self.inner.shared.selection.load().freshness.clone()
+    }
+}
+
+impl Shared {
+    fn pick(&self, context: &Context<'_>) -> Result<Pick> {
+        let selection = self.selection.load();
+        if let (StalePolicy::RefuseAfter(limit), Some(since)) = (self.options.stale, selection.freshness.since()) {
+            if !selection.members.is_empty() && since.elapsed() > limit {
+                return Err(selection.too_stale());
+            }
+        }
+        let members = &selection.members;
+        let picked = selection.picker.pick(members, context).filter(|index| *index < members.len());
+        let Some(index) = picked else {
+            return Err(selection.nobody());
+        };
+        // Somebody may have become unreachable since the selection was built; its neighbours stand in until the next one.
+        let (before, from) = members.split_at(index);
+        let member = from.iter().chain(before).find(|member| member.is_available()).unwrap_or(&members[index]);
+        Ok(member.begin())
+    }
+}
+
+async fn follow(
+    shared: Arc<Shared>,
+    watch: Watch,
+    mut receiver: watch::Receiver<Arc<Snapshot>>,
+    factory: impl PickerFactory,
+) {
+    let mut health = shared.health.subscribe();
+    receiver.mark_changed();
+    loop {
+        tokio::select! {
+            changed = receiver.changed() => if changed.is_err() {
+                break;
+            },
+            // The sender lives in `shared`, so this cannot fail.
+            _ = health.changed() => {}
+        }
+        health.mark_unchanged();
+        let snapshot = receiver.borrow_and_update().clone();
+        let next = Selection::build(&snapshot, Some(&shared.selection.load()), &factory);
+        shared.selection.store(Arc::new(next));
+        shared.built.send_modify(|count| *count = count.wrapping_add(1));
+    }
+    // The backend was closed: the last set stays usable, and the watch is given back.
+    drop(watch);
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl fmt::Debug for Balancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let selection = self.inner.shared.selection.load();
+        f.debug_struct("Balancer")
+            .field("service", &selection.service)
+            .field("known", &selection.known.len())
+            .field("freshness", &selection.freshness)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::Member;
+    use crate::Instance;
+    use std::sync::Arc;
+
+    pub(crate) fn member(id: &str, weight: u32) -> Member {
+        let builder = Instance::builder("s").id(id).endpoint("grpc://h:1").weight(weight);
+        Member::new(Arc::new(builder.build().unwrap()))
+    }
+
+    /// Members with these weights, with ids in their order.
+    pub(crate) fn members(weights: &[u32]) -> Vec<Member> {
+        weights.iter().enumerate().map(|(n, weight)| member(&format!("{n:05}"), *weight)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Who may be picked: built anew whenever the set or somebody's reachability changes.
+
+use std::sync::Arc;
+
+use super::Member;
+use crate::picker::{Picker, PickerFactory};
+use crate::snapshot::{Freshness, Snapshot};
+use crate::{Error, ErrorKind, State};
+
+/// One membership and its picker, behind one atomic pointer.
+pub(super) struct Selection {
+    pub(super) service: Arc<str>,
+    pub(super) freshness: Freshness,
+    /// Everybody in the set, sorted by id.
+    pub(super) known: Box<[Member]>,
+    /// Those that the picker sees, sorted by id.
+    pub(super) members: Box<[Member]>,
+    pub(super) picker: Box<dyn Picker>,
+}
+
+impl Selection {
+    pub(super) fn build(snapshot: &Snapshot, before: Option<&Self>, factory: &dyn PickerFactory) -> Self {
+        let known = carry_over(snapshot, before.map_or(&[], |selection| &selection.known));
+        let members = eligible(&known);
+        let picker = factory.build(&members);
+        Self { service: snapshot.service().into(), freshness: snapshot.freshness().clone(), known, members, picker }
+    }
+
+    pub(super) fn member(&self, id: &str) -> Option<&Member> {
+        let at = self.known.binary_search_by(|member| member.instance().id().cmp(id)).ok()?;
+        self.known.get(at)
+    }
+
+    /// Why nobody can be picked: which service, how many are known, how stale, and the store's last error.
+    pub(super) fn nobody(&self) -> Error {
+        let known = self.known.len();
+        let why = if self.freshness.is_loading() {
+            "no set was read from the registry yet".to_owned()
+        } else if known == 0 {
+            "no instance is registered".to_owned()
+        } else if self.members.is_empty() {
+            format!("{known} known, all with weight 0")
+        } else {
+            format!("{known} known, the picker chose none of the {} it may pick", self.members.len())
+        };
+        Error::new(ErrorKind::NoInstance, "pick", format!("an instance of {:?}", self.service), why + &self.staleness())
+    }
+
+    /// The refusal of a set that is older than the caller allows.
+    pub(super) fn too_stale(&self) -> Error {
+        let why = format!("{} known, but the set is older than allowed", self.known.len());
+        Error::new(ErrorKind::NoInstance, "pick", format!("an instance of {:?}", self.service), why + &self.staleness())
+    }
+
+    fn staleness(&self) -> String {
+        let Some(since) = self.freshness.since() else {
+            return String::new();
+        };
+        let cause = self.freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
+        format!("; the set is not live since {:?}{cause}", since.elapsed())
+    }
+}
+
+/// Gives every instance its counters from before; both lists are sorted by id, so one walk suffices.
+fn carry_over(snapshot: &Snapshot, before: &[Member]) -> Box<[Member]> {
+    let mut before = before.iter().peekable();
+    snapshot
+        .instances()
+        .iter()
+        .map(|instance| {
+            while before.next_if(|member| member.instance().id() < instance.id()).is_some() {}
+            match before.next_if(|member| member.instance().id() == instance.id()) {
+                Some(member) => member.renewed(instance),
+                None => Member::new(instance.clone()),
+            }
+        })
+        .collect()
+}
+
+/// Those with weight (P2); of these the serving if there is one, and of these the reachable if there is one (P4).
+fn eligible(known: &[Member]) -> Box<[Member]> {
+    let narrow = |members: Vec<Member>, keep: &dyn Fn(&Member) -> bool| {
+        let kept: Vec<_> = members.iter().filter(|member| keep(member)).cloned().collect();
+        if kept.is_empty() { members } else { kept }
+    };
+    let weighty = known.iter().filter(|member| member.instance().weight() > 0).cloned().collect();
+    // A draining instance still serves what it gets until its grace is over: better it than nobody.
+    let serving = narrow(weighty, &|member| member.instance().state() == State::Serving);
+    narrow(serving, &Member::is_available).into()
+}

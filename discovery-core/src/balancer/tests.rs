@@ -1,0 +1,215 @@
+//! The balancer over the in-memory backend, on paused time.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::memory::{MemoryLink, MemoryStore};
+use crate::picker::{PowerOfTwo, Random, RoundRobin, WeightedRoundRobin};
+use crate::{Backend, Instance, Policy, Registration, State};
+
+fn instance(id: &str, weight: u32) -> Instance {
+    Instance::builder("pay").id(id).endpoint("grpc://h:1").weight(weight).build().unwrap()
+}
+
+async fn registered(backend: &Arc<dyn Backend>, instance: Instance) -> Registration {
+    backend.register(instance, Default::default()).await.unwrap()
+}
+
+fn opened() -> (MemoryStore, Arc<dyn Backend>, MemoryLink) {
+    let store = MemoryStore::new();
+    let (backend, link) = store.open("", Policy::default()).unwrap();
+    (store, backend, link)
+}
+
+/// Waits until the balancer knows exactly these ids.
+async fn knows(balancer: &Balancer, ids: &[&str]) {
+    let mut built = balancer.inner.shared.built.subscribe();
+    let known = || balancer.members().iter().map(|m| m.instance().id().to_owned()).collect::<Vec<_>>();
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while known() != ids {
+            built.changed().await.unwrap();
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("{ids:?} expected, {:?} known", known()));
+}
+
+fn counts(balancer: &Balancer, picks: usize) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..picks {
+        let pick = balancer.pick(&Context::default()).unwrap();
+        *counts.entry(pick.instance().id().to_owned()).or_insert(0) += 1;
+        pick.finish(Outcome::Success);
+    }
+    counts
+}
+
+#[tokio::test(start_paused = true)]
+async fn p02_weight_zero_is_drained_and_all_at_zero_is_nobody() {
+    let (_, backend, _) = opened();
+    let a = registered(&backend, instance("a", 0)).await;
+    let b = registered(&backend, instance("b", 3)).await;
+    for balancer in [
+        Balancer::new(backend.watch("pay"), Random),
+        Balancer::new(backend.watch("pay"), RoundRobin::new()),
+        Balancer::new(backend.watch("pay"), WeightedRoundRobin),
+        Balancer::new(backend.watch("pay"), PowerOfTwo),
+    ] {
+        knows(&balancer, &["a", "b"]).await;
+        assert_eq!(counts(&balancer, 100), BTreeMap::from([("b".to_owned(), 100)]));
+    }
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    b.update(|i| i.weight(0)).await.unwrap();
+    let mut built = balancer.inner.shared.built.subscribe();
+    let error = loop {
+        match balancer.pick(&Context::default()) {
+            Err(error) if error.message().contains("weight 0") => break error,
+            _ => built.changed().await.unwrap(),
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::NoInstance);
+    assert!(error.to_string().contains("2 known, all with weight 0"), "{error}");
+    drop((a, b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p03_statistics_survive_updates() {
+    let (_, backend, _) = opened();
+    let a = registered(&backend, instance("a", 1)).await;
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    knows(&balancer, &["a"]).await;
+    let open = balancer.pick(&Context::default()).unwrap();
+    counts(&balancer, 5);
+    let _b = registered(&backend, instance("b", 1)).await;
+    a.update(|i| i.weight(7)).await.unwrap();
+    knows(&balancer, &["a", "b"]).await;
+    let member = balancer.members().into_iter().find(|m| m.instance().id() == "a").unwrap();
+    assert_eq!((member.pending(), member.count(Outcome::Success)), (1, 5));
+    drop(open);
+    assert_eq!((member.pending(), member.count(Outcome::Cancelled)), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p04_the_unreachable_are_picked_only_if_all_are() {
+    let (_, backend, _) = opened();
+    let _held = [registered(&backend, instance("a", 1)).await, registered(&backend, instance("b", 1)).await];
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    knows(&balancer, &["a", "b"]).await;
+    balancer.set_available("a", false);
+    // At once, before the selection was built anew.
+    assert_eq!(counts(&balancer, 10), BTreeMap::from([("b".to_owned(), 10)]));
+    balancer.set_available("b", false);
+    balancer.inner.shared.built.subscribe().changed().await.unwrap();
+    assert_eq!(counts(&balancer, 10), BTreeMap::from([("a".to_owned(), 5), ("b".to_owned(), 5)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r09_the_draining_are_picked_only_if_all_are() {
+    let (_, backend, _) = opened();
+    let a = registered(&backend, instance("a", 1)).await;
+    let b = registered(&backend, instance("b", 1)).await;
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    a.update(|i| i.state(State::Draining)).await.unwrap();
+    knows(&balancer, &["a", "b"]).await;
+    assert_eq!(counts(&balancer, 4), BTreeMap::from([("b".to_owned(), 4)]));
+    b.update(|i| i.state(State::Draining)).await.unwrap();
+    let mut built = balancer.inner.shared.built.subscribe();
+    while counts(&balancer, 4).len() < 2 {
+        built.changed().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn w13_an_empty_set_fails_at_once_or_waits_and_the_error_says_why() {
+    let (_, backend, link) = opened();
+    link.cut();
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    let error = balancer.pick_within(&Context::default(), Duration::from_secs(3)).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("\"pay\"") && text.contains("no set was read") && text.contains("the link is cut"), "{text}");
+    assert!(text.contains("waited 3s"), "{text}");
+    link.pass();
+    let waiting = tokio::spawn({
+        let balancer = balancer.clone();
+        async move { balancer.pick_within(&Context::default(), Duration::from_secs(60)).await }
+    });
+    let _a = backend.register(instance("a", 1), Default::default()).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().instance().id(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn w04_a_stale_set_is_served_or_refused_as_the_caller_says() {
+    let (_, backend, link) = opened();
+    let _a = registered(&backend, instance("a", 1)).await;
+    let serve = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    let options = BalancerOptions::default().with_stale(StalePolicy::RefuseAfter(Duration::from_secs(20)));
+    let refuse = Balancer::with_options(backend.watch("pay"), RoundRobin::new(), options);
+    knows(&serve, &["a"]).await;
+    knows(&refuse, &["a"]).await;
+    link.cut();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert!(serve.freshness().is_stale());
+    assert!(refuse.pick(&Context::default()).is_ok());
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(serve.pick(&Context::default()).is_ok());
+    let text = refuse.pick(&Context::default()).unwrap_err().to_string();
+    assert!(
+        text.contains("1 known") && text.contains("older than allowed") && text.contains("the link is cut"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p07_nothing_runs_on_after_the_last_clone() {
+    let (_, backend, _) = opened();
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    drop((balancer.clone(), balancer));
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while metrics.num_alive_tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Many threads pick while the set shrinks to nothing and grows again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f12_picks_race_with_changes_of_the_set() {
+    let (_, backend, _) = opened();
+    let balancers = [
+        Balancer::new(backend.watch("pay"), Random),
+        Balancer::new(backend.watch("pay"), RoundRobin::new()),
+        Balancer::new(backend.watch("pay"), WeightedRoundRobin),
+        Balancer::new(backend.watch("pay"), PowerOfTwo),
+    ];
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let threads: Vec<_> = (0..8)
+        .map(|n| {
+            let (balancer, stop) = (balancers[n % 4].clone(), stop.clone());
+            std::thread::spawn(move || {
+                let mut picks = 0u64;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) || picks < 1_000 {
+                    match balancer.pick(&Context::default()) {
+                        Ok(pick) => pick.finish(Outcome::Success),
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::NoInstance),
+                    }
+                    picks += 1;
+                }
+            })
+        })
+        .collect();
+    for count in [5, 0, 1, 5, 0, 2] {
+        let mut held = Vec::new();
+        for n in 0..count {
+            held.push(registered(&backend, instance(&n.to_string(), n + 1)).await);
+        }
+        for registration in held {
+            registration.deregister().await.unwrap();
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}

@@ -1,0 +1,214 @@
+//! A feed: one subscription to the store, shared by every watch of its scope (W7).
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::link::{Link, LinkState};
+use super::model::Model;
+use super::{Backoff, throttle::Throttle};
+use crate::snapshot::{Freshness, Since};
+use crate::store::{RawChange, RawRecord, Scope, Sink};
+use crate::{Error, ErrorKind};
+
+/// How long notifications under way may take to arrive before a difference counts as one.
+const SETTLE: Duration = Duration::from_secs(1);
+
+pub(super) struct Feed<M: Model> {
+    link: Arc<Link>,
+    scope: Scope,
+    state: Mutex<State<M>>,
+    /// Holds the newest view only, so a slow reader costs nothing (W3).
+    views: watch::Sender<Arc<M::View>>,
+    log: Throttle,
+}
+
+struct State<M> {
+    model: M,
+    freshness: Freshness,
+    /// Counts what arrived, so that reconciliation can tell a difference from a notification under way.
+    news: u64,
+}
+
+impl<M: Model> Feed<M> {
+    pub(super) fn new(link: Arc<Link>, scope: Scope, model: M) -> (Self, watch::Receiver<Arc<M::View>>) {
+        let freshness = Freshness::Loading(Since::now(), link.trouble());
+        let (views, receiver) = watch::channel(model.view(&freshness));
+        let state = Mutex::new(State { model, freshness, news: 0 });
+        (Self { link, scope, state, views, log: Throttle::new() }, receiver)
+    }
+
+    /// Follows the store until it is aborted.
+    pub(super) async fn run(self) {
+        let mut backoff = Backoff::new(self.link.policy.backoff);
+        let mut link = self.link.subscribe();
+        loop {
+            let epoch = self.wait_up(&mut link).await;
+            let started = Instant::now();
+            let error = tokio::select! {
+                error = self.link.store.follow(&self.scope, &self) => error,
+                cause = lost(&mut link, epoch) => {
+                    self.mark(&cause);
+                    continue;
+                }
+                error = self.reconcile() => error,
+                never = self.keep_brake() => match never {},
+            };
+            self.mark(&error);
+            if error.is_retryable() && error.kind() != ErrorKind::Gap {
+                self.link.suspect();
+            }
+            // A subscription that ends right after its first set would otherwise read the set in a tight loop.
+            if started.elapsed() >= self.link.policy.probe {
+                backoff.reset();
+            }
+            if self.log.permits() {
+                tracing::warn!(scope = ?self.scope, %error, "a subscription ended; the set is read anew");
+            }
+            let wait = backoff.next(error.is_retryable());
+            tokio::select! {
+                () = sleep(wait) => {}
+                _ = lost(&mut link, epoch) => {}
+            }
+        }
+    }
+
+    /// Waits for the link, and says meanwhile why the set is not live.
+    async fn wait_up(&self, link: &mut watch::Receiver<LinkState>) -> u64 {
+        loop {
+            match &*link.borrow_and_update() {
+                LinkState::Up(epoch) => return *epoch,
+                LinkState::Down(_, Some(cause)) => self.mark(cause),
+                LinkState::Down(_, None) => {}
+            }
+            if link.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Marks the set as not live. A cause that merely repeats is no news for watchers.
+    fn mark(&self, cause: &Error) {
+        let mut state = self.lock();
+        let next = match &state.freshness {
+            Freshness::Loading(since, None) => Freshness::Loading(*since, Some(cause.clone())),
+            Freshness::Live => Freshness::Stale(Since::now(), cause.clone()),
+            Freshness::Loading(since, Some(old)) if differs(old, cause) => {
+                Freshness::Loading(*since, Some(cause.clone()))
+            }
+            Freshness::Stale(since, old) if differs(old, cause) => Freshness::Stale(*since, cause.clone()),
+            Freshness::Loading(..) | Freshness::Stale(..) => return,
+        };
+        state.freshness = next;
+        self.publish(&state);
+    }
+
+    /// Returns once the store and the notifications led to different sets (W8).
+    async fn reconcile(&self) -> Error {
+        loop {
+            sleep(self.link.policy.reconcile).await;
+            if !self.lock().freshness.is_live() || !self.differs_from_store().await {
+                continue;
+            }
+            // What differs may be a notification under way: only a difference that stays while nothing arrives counts.
+            let news = self.lock().news;
+            sleep(SETTLE).await;
+            if self.lock().news == news && self.differs_from_store().await && self.lock().news == news {
+                return Error::new(
+                    ErrorKind::Gap,
+                    "follow",
+                    format!("{:?}", self.scope),
+                    "reconciliation found that the store and its notifications differ",
+                );
+            }
+        }
+    }
+
+    async fn differs_from_store(&self) -> bool {
+        let request = self.link.store.digest(&self.scope);
+        match self.link.call("reconcile", || format!("{:?}", self.scope), request).await {
+            Ok(digest) => digest != self.lock().model.digest(),
+            // Nothing was learnt; the link looks after itself.
+            Err(error) => {
+                tracing::debug!(scope = ?self.scope, %error, "could not reconcile");
+                false
+            }
+        }
+    }
+
+    /// Lets the brake go when its grace has passed.
+    async fn keep_brake(&self) -> Infallible {
+        loop {
+            let at = self.lock().model.release_at();
+            match at {
+                None => self.changed_release().await,
+                Some(at) if at <= Instant::now() => {
+                    let mut state = self.lock();
+                    state.model.release();
+                    self.publish(&state);
+                }
+                Some(at) => sleep_until(at).await,
+            }
+        }
+    }
+
+    async fn changed_release(&self) {
+        let mut views = self.views.subscribe();
+        // Every change of the brake is published, so the next view is the next time to look.
+        let _ = views.changed().await;
+    }
+
+    fn publish(&self, state: &State<M>) {
+        self.views.send_replace(state.model.view(&state.freshness));
+    }
+
+    fn deliver(&self, news: impl FnOnce(&mut M) -> bool, live: bool) {
+        let mut state = self.lock();
+        state.news += 1;
+        let mut effect = news(&mut state.model);
+        if live && !state.freshness.is_live() {
+            state.freshness = Freshness::Live;
+            effect = true;
+        }
+        if effect {
+            self.publish(&state);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M: Model> Sink for Feed<M> {
+    fn full(&self, revision: u64, records: Vec<RawRecord>) {
+        self.deliver(|model| model.full(revision, records), true);
+    }
+
+    fn changes(&self, revision: u64, changes: Vec<RawChange>) {
+        self.deliver(|model| model.changes(revision, changes), false);
+    }
+}
+
+/// Returns the cause once the link is no longer the connection of `epoch`.
+async fn lost(link: &mut watch::Receiver<LinkState>, epoch: u64) -> Error {
+    loop {
+        match &*link.borrow_and_update() {
+            LinkState::Up(current) if *current == epoch => {}
+            LinkState::Down(_, Some(cause)) => return cause.clone(),
+            LinkState::Up(_) | LinkState::Down(_, None) => {
+                return Error::new(ErrorKind::Unavailable, "follow", "registry", "the connection was replaced");
+            }
+        }
+        if link.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn differs(a: &Error, b: &Error) -> bool {
+    a.kind() != b.kind() || a.message() != b.message()
+}

@@ -1,0 +1,275 @@
+//! The model of one service: its instances, what cannot be read, and what the brake holds.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::ledger::Ledger;
+use super::model::{Hold, Model};
+use crate::model::decode;
+use crate::set::InstanceSet;
+use crate::snapshot::{Freshness, Since, Snapshot};
+use crate::store::{Digest, RawChange, RawRecord, Store};
+use crate::{Error, ErrorKind};
+
+/// More lines than this for one batch of unreadable records would drown the log; a summary follows instead.
+const MAX_REPORTS: usize = 10;
+
+/// What is known of one key in the store.
+#[derive(Debug, Clone)]
+struct Entry {
+    /// A hash of the value, so that reading it anew costs no decoding where nothing changed.
+    hash: u64,
+    /// The id under which the instance stands in the set; `None` if there never was a good value.
+    id: Option<Arc<str>>,
+    /// Whether the value that the store has now can be read.
+    readable: bool,
+}
+
+pub(super) struct Instances {
+    service: Arc<str>,
+    store: Arc<dyn Store>,
+    hold: Option<Hold>,
+    loaded: bool,
+    revision: u64,
+    ledger: Ledger<Entry>,
+    /// What watchers see: the readable, the last good value of the unreadable, and the held.
+    set: InstanceSet,
+    unreadable: usize,
+    held: HashSet<Arc<str>>,
+    release: Option<(Instant, Since)>,
+    /// Unreadable keys that were reported already (W6).
+    reported: HashSet<String>,
+    reports_left: usize,
+}
+
+impl Instances {
+    pub(super) fn new(service: Arc<str>, store: Arc<dyn Store>, hold: Option<Hold>) -> Self {
+        Self {
+            service,
+            store,
+            hold,
+            loaded: false,
+            revision: 0,
+            ledger: Ledger::default(),
+            set: InstanceSet::default(),
+            unreadable: 0,
+            held: HashSet::new(),
+            release: None,
+            reported: HashSet::new(),
+            reports_left: MAX_REPORTS,
+        }
+    }
+
+    /// Reads one record; the instance goes into the set, and the entry says what the store has.
+    fn read(&mut self, record: &RawRecord, hash: u64, before: Option<Arc<str>>) -> (Entry, bool) {
+        let key = self.store.parse_key(&record.key).filter(|key| key.service == self.service);
+        let limit = self.store.capabilities().max_record;
+        let decoded = match &key {
+            None => Err(corrupt(&record.key, "the key is not one of this layout")),
+            Some(_) if record.value.len() > limit => {
+                Err(corrupt(&record.key, &format!("{} bytes are above the limit of {limit}", record.value.len())))
+            }
+            Some(key) => decode(key, &record.value),
+        };
+        match decoded {
+            Ok(decoded) => {
+                if let Some(repaired) = decoded.repaired {
+                    self.report(&record.key, &format!("read with a default: {repaired}"));
+                } else {
+                    self.reported.remove(&record.key);
+                }
+                let instance = Arc::new(decoded.instance);
+                let id: Arc<str> = instance.id().into();
+                let same = self.set.get(&id).is_some_and(|known| **known == *instance);
+                let was_held = self.held.remove(&id);
+                if !same {
+                    self.set.insert(instance);
+                }
+                (Entry { hash, id: Some(id), readable: true }, !same || was_held)
+            }
+            Err(error) => {
+                self.report(&record.key, &error.to_string());
+                (Entry { hash, id: before, readable: false }, true)
+            }
+        }
+    }
+
+    fn report(&mut self, key: &str, why: &str) {
+        if self.reported.insert(key.to_owned()) && self.reports_left > 0 {
+            self.reports_left -= 1;
+            tracing::warn!(service = %self.service, key, why, "a record of the registry cannot be used as it is");
+            if self.reports_left == 0 {
+                tracing::warn!(service = %self.service, "more such records are only counted");
+            }
+        }
+    }
+
+    /// Takes an instance that the store no longer has out of the set.
+    fn drop_entry(&mut self, key: &str, entry: &Entry) -> bool {
+        self.reported.remove(key);
+        entry.id.as_ref().is_some_and(|id| self.set.remove(id).is_some()) || !entry.readable
+    }
+
+    fn recount(&mut self) {
+        self.unreadable = self.ledger.entries().values().filter(|(_, entry)| !entry.readable).count();
+    }
+
+    fn extend_hold(&mut self, hold: Hold) {
+        let since = self.release.map_or_else(Since::now, |(_, since)| since);
+        self.release = Some((Instant::now() + hold.grace, since));
+    }
+
+    /// Decides what happens to the instances that are missing from a full set.
+    fn part_with(&mut self, missing: HashMap<String, (u64, Entry)>, before: usize) -> bool {
+        let gone: Vec<_> = missing.into_iter().map(|(key, (_, entry))| (key, entry)).collect();
+        let vanished = gone.iter().filter(|(_, e)| e.id.is_some()).count() + self.held.len();
+        match self.hold.filter(|hold| self.loaded && hold.is_sharp(before, vanished)) {
+            Some(hold) if !gone.is_empty() => {
+                tracing::warn!(
+                    service = %self.service, before, vanished, grace = ?hold.grace,
+                    "the set shrank sharply across a gap; it is held so that the living can come back"
+                );
+                for (key, entry) in gone {
+                    self.reported.remove(&key);
+                    self.held.extend(entry.id);
+                }
+                self.extend_hold(hold);
+                true
+            }
+            _ => {
+                // Whoever could not come back during this gap either gets another grace.
+                if let Some(hold) = self.hold.filter(|_| !self.held.is_empty()) {
+                    self.extend_hold(hold);
+                }
+                let mut effect = false;
+                for (key, entry) in &gone {
+                    effect |= self.drop_entry(key, entry);
+                }
+                effect
+            }
+        }
+    }
+}
+
+impl Model for Instances {
+    type View = Snapshot;
+
+    fn full(&mut self, revision: u64, records: Vec<RawRecord>) -> bool {
+        self.reports_left = MAX_REPORTS;
+        let before = self.set.len();
+        let mut old = self.ledger.replace(revision, HashMap::new());
+        let mut effect = !self.loaded;
+        for record in records {
+            let hash = hash(&record.value);
+            let known = old.remove(&record.key).map(|(_, entry)| entry);
+            let entry = match known {
+                Some(entry) if entry.hash == hash => entry,
+                known => {
+                    let (entry, changed) = self.read(&record, hash, known.and_then(|entry| entry.id));
+                    effect |= changed;
+                    entry
+                }
+            };
+            self.ledger.put(record.key, record.revision, entry);
+        }
+        effect |= self.part_with(old, before);
+        if self.held.is_empty() {
+            self.release = None;
+        }
+        self.recount();
+        self.revision = revision;
+        self.loaded = true;
+        effect
+    }
+
+    fn changes(&mut self, revision: u64, changes: Vec<RawChange>) -> bool {
+        self.reports_left = MAX_REPORTS;
+        let mut effect = false;
+        for change in changes {
+            match change {
+                RawChange::Put(record) => {
+                    if !self.ledger.admits(&record.key, record.revision) {
+                        continue;
+                    }
+                    let before = self.ledger.get(&record.key).cloned();
+                    let was_readable = before.as_ref().is_none_or(|entry| entry.readable);
+                    let (entry, changed) = self.read(&record, hash(&record.value), before.and_then(|entry| entry.id));
+                    match (was_readable, entry.readable) {
+                        (true, false) => self.unreadable += 1,
+                        (false, true) => self.unreadable -= 1,
+                        _ => {}
+                    }
+                    self.ledger.put(record.key, record.revision, entry);
+                    effect |= changed;
+                }
+                RawChange::Delete(key, at) => {
+                    if let Some(entry) = self.ledger.delete(&key, at) {
+                        self.unreadable -= usize::from(!entry.readable);
+                        effect |= self.drop_entry(&key, &entry);
+                    }
+                }
+            }
+        }
+        if self.held.is_empty() {
+            self.release = None;
+        }
+        self.revision = self.revision.max(revision);
+        effect
+    }
+
+    fn release_at(&self) -> Option<Instant> {
+        self.release.map(|(at, _)| at)
+    }
+
+    fn release(&mut self) {
+        self.release = None;
+        tracing::info!(service = %self.service, released = self.held.len(), "the grace has passed; the store is believed");
+        for id in std::mem::take(&mut self.held) {
+            self.set.remove(&id);
+        }
+    }
+
+    fn digest(&self) -> Digest {
+        self.ledger.digest()
+    }
+
+    fn view(&self, freshness: &Freshness) -> Arc<Snapshot> {
+        let freshness = match (freshness, self.release) {
+            (Freshness::Live, Some((_, since))) => Freshness::Stale(
+                since,
+                Error::new(
+                    ErrorKind::Gap,
+                    "follow",
+                    &*self.service,
+                    format!(
+                        "after a gap the store lacks {} of {} instances; they are held for a grace so that they can come back",
+                        self.held.len(),
+                        self.set.len()
+                    ),
+                ),
+            ),
+            (freshness, _) => freshness.clone(),
+        };
+        Arc::new(Snapshot {
+            service: self.service.clone(),
+            revision: self.revision,
+            freshness,
+            instances: self.set.clone(),
+            unreadable: self.unreadable,
+            held: self.held.len(),
+        })
+    }
+}
+
+fn corrupt(key: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, "read record", key, why)
+}
+
+fn hash(value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,196 @@
+//! The lease of a handle: granted when first needed, renewed, audited, given up when nothing hangs on it (R8).
+
+use std::collections::HashSet;
+
+use tokio::time::{Duration, Instant};
+
+use super::{Keeper, Slot, Wanted, unobserved};
+use crate::engine::Backoff;
+use crate::model::Key;
+use crate::registry::RegistrationState;
+use crate::store::{Audit, Lease, Owner, Renewal};
+use crate::{Error, ErrorKind, Result};
+
+/// What the keeper holds of the store's leases.
+pub(super) struct Holding {
+    lease: Option<Lease>,
+    busy: bool,
+    /// When the lease is renewed next, or granted next if there is none.
+    next: Instant,
+    audit_next: Instant,
+    audit_busy: bool,
+    backoff: Backoff,
+}
+
+impl Holding {
+    pub(super) fn new(backoff: Backoff) -> Self {
+        let now = Instant::now();
+        Self { lease: None, busy: false, next: now, audit_next: now, audit_busy: false, backoff }
+    }
+
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lease.is_none() && !self.busy
+    }
+
+    /// Renews and audits at once: after a reconnect it has to be seen what survived (R5).
+    pub(super) fn look_now(&mut self) {
+        let now = Instant::now();
+        self.next = now;
+        self.audit_next = now;
+        self.backoff.reset();
+    }
+
+    pub(super) fn revoked(&mut self) {
+        self.busy = false;
+    }
+
+    /// An audit soon finds what a write of unknown outcome left behind.
+    pub(super) fn audit_within(&mut self, delay: Duration) {
+        self.audit_next = self.audit_next.min(Instant::now() + delay);
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        let renew = (!self.busy).then_some(self.next);
+        let audit = (!self.audit_busy && self.lease.is_some()).then_some(self.audit_next);
+        renew.into_iter().chain(audit).filter(|at| *at > Instant::now()).min()
+    }
+}
+
+impl Keeper {
+    /// Starts whatever the lease needs now.
+    pub(super) fn tend_lease(&mut self) {
+        let now = Instant::now();
+        if self.holding.busy || !self.link.is_up() {
+            return;
+        }
+        let Some(lease) = self.holding.lease.clone() else {
+            if self.holding.next <= now && self.slots.values().any(Slot::is_present) {
+                self.holding.busy = true;
+                self.start_grant();
+            }
+            return;
+        };
+        if self.slots.is_empty() && self.running.is_empty() {
+            self.holding.lease = None;
+            self.holding.busy = true;
+            self.start_revoke(lease);
+            return;
+        }
+        if self.holding.next <= now {
+            self.holding.busy = true;
+            let written = self.keys(|slot| slot.is_present() && slot.claimed);
+            self.start_renew(lease.clone(), written);
+        }
+        if self.holding.audit_next <= now && !self.holding.audit_busy {
+            self.holding.audit_busy = true;
+            self.holding.audit_next = now + lease.ttl;
+            // A record is compared only if nothing about it is under way.
+            let settled = self.keys(|slot| slot.is_present() && !slot.dirty && !slot.busy);
+            self.start_audit(lease, settled);
+        }
+    }
+
+    fn keys(&self, wanted: impl Fn(&Slot) -> bool) -> Vec<Key> {
+        self.slots.iter().filter(|(_, slot)| wanted(slot)).map(|(key, _)| key.clone()).collect()
+    }
+
+    pub(super) fn granted(&mut self, result: Result<Lease>) {
+        self.holding.busy = false;
+        match result {
+            Ok(lease) => {
+                let now = Instant::now();
+                self.holding.next = now + lease.ttl / 3;
+                self.holding.audit_next = now + lease.ttl;
+                self.holding.backoff.reset();
+                self.holding.lease = Some(lease);
+            }
+            Err(error) => {
+                self.holding.next = Instant::now() + self.holding.backoff.next(error.is_retryable());
+                for key in self.keys(Slot::is_present) {
+                    self.write_failed(&key, &error);
+                }
+            }
+        }
+    }
+
+    pub(super) fn renewed(&mut self, lease: &Lease, result: Result<Renewal>) {
+        self.holding.busy = false;
+        match result {
+            Ok(Renewal::Held(ttl)) => {
+                self.holding.backoff.reset();
+                self.holding.next = Instant::now() + ttl / 3;
+                for slot in
+                    self.slots.values().filter(|s| s.is_present() && !s.dirty && !s.state.borrow().is_registered())
+                {
+                    slot.set_state(RegistrationState::Registered);
+                }
+            }
+            Ok(Renewal::Lost) => self.lease_lost(lease),
+            Err(error) => {
+                // A third of the TTL was spent waiting for this renewal, so the next must come soon.
+                let wait = self.holding.backoff.next(error.is_retryable()).min(lease.ttl / 6);
+                self.holding.next = Instant::now() + wait;
+                for slot in self.slots.values().filter(|slot| slot.is_present()) {
+                    slot.set_reconnecting(&error);
+                }
+            }
+        }
+    }
+
+    /// Everything that hung on the lease is gone: what is wanted is written anew, on a new lease.
+    pub(super) fn lease_lost(&mut self, lost: &Lease) {
+        if self.holding.lease.as_ref().is_none_or(|lease| lease.id != lost.id) {
+            return;
+        }
+        tracing::warn!(lease = lost.id, store = %self.link.store.address(), "the lease was lost; registering anew");
+        self.holding.lease = None;
+        self.holding.next = Instant::now();
+        let error = Error::new(ErrorKind::Unavailable, "keep", "lease", "the store no longer knows the lease");
+        for (key, slot) in self.slots.iter_mut().filter(|(_, slot)| slot.is_present()) {
+            slot.dirty = true;
+            slot.set_reconnecting(&error);
+            self.due.insert((Instant::now(), key.clone()));
+        }
+    }
+
+    pub(super) fn audited(&mut self, lease: &Lease, result: Result<Audit>) {
+        self.holding.audit_busy = false;
+        let audit = match result {
+            Ok(audit) if self.holding.lease.as_ref() == Some(lease) => audit,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::debug!(%error, "could not audit the lease");
+                return;
+            }
+        };
+        for key in audit.missing.into_iter().collect::<HashSet<_>>() {
+            let Some(slot) = self.slots.get_mut(&key).filter(|s| s.is_present() && !s.dirty && !s.busy) else {
+                continue;
+            };
+            tracing::warn!(%key, "the record is no longer in the store as it was written; repairing it");
+            slot.dirty = true;
+            slot.set_reconnecting(&Error::new(
+                ErrorKind::Unavailable,
+                "keep",
+                key.to_string(),
+                "the record was deleted or overwritten by somebody else",
+            ));
+            self.due.insert((Instant::now(), key));
+        }
+        for key in audit.orphans {
+            if self.slots.contains_key(&key) {
+                continue;
+            }
+            tracing::warn!(%key, "a write that came late left a record behind; removing it");
+            let mut slot = Slot::new(0, unobserved(), Backoff::new(self.link.policy.backoff));
+            slot.want(Wanted::Absent, None);
+            slot.owner = Some(Owner { lease: lease.clone(), mark: "".into() });
+            self.slots.insert(key.clone(), slot);
+            self.due.insert((Instant::now(), key));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The keeper: one task a handle that keeps registrations registered (R1–R12).
+//!
+//! Registrations say what they want, the store is driven towards it, and nothing else is remembered: a lost lease, a deleted key, an
+//! outage and the first registration are one case, namely a slot whose record may not stand. Requests run concurrently, one for each key
+//! at most; their answers come back into the same task, so no state is shared.
+
+mod lease;
+mod slot;
+mod work;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Duration, Instant, sleep_until};
+
+use super::Backoff;
+use super::link::{Link, LinkState};
+use crate::model::{Key, encode};
+use crate::registry::{Command, RegistrationState};
+use crate::{Error, Result};
+use lease::Holding;
+use slot::{Slot, Wanted, superseded};
+use work::Done;
+
+/// Requests under way at once; more would only queue at the store and time out there.
+const MAX_RUNNING: usize = 64;
+/// How long the last removals may take once nobody holds a handle any more (R10).
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+pub(super) struct Keeper {
+    link: Arc<Link>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    slots: HashMap<Key, Slot>,
+    /// When each dirty slot is worked on next.
+    due: BTreeSet<(Instant, Key)>,
+    running: FuturesUnordered<BoxFuture<'static, Done>>,
+    holding: Holding,
+    closing: Option<Closing>,
+}
+
+struct Closing {
+    done: Option<oneshot::Sender<Result<()>>>,
+    until: Option<Instant>,
+}
+
+impl Keeper {
+    pub(super) fn new(link: Arc<Link>, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+        let holding = Holding::new(Backoff::new(link.policy.backoff));
+        Self {
+            link,
+            commands,
+            slots: HashMap::new(),
+            due: BTreeSet::new(),
+            running: FuturesUnordered::new(),
+            holding,
+            closing: None,
+        }
+    }
+
+    /// Works until the backend is closed or the last handle is gone.
+    pub(super) async fn run(mut self) {
+        let mut link = self.link.subscribe();
+        loop {
+            self.start_work();
+            if self.closing.is_some() && self.is_finished() {
+                break;
+            }
+            let wake = self.next_wake();
+            tokio::select! {
+                command = self.commands.recv(), if self.closing.is_none() => match command {
+                    Some(command) => self.obey(command),
+                    None => self.close(None, Some(Instant::now() + LAST_WORDS)),
+                },
+                Some(done) = self.running.next(), if !self.running.is_empty() => self.settle(done),
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+                changed = link.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let state = link.borrow_and_update().clone();
+                    self.on_link(&state);
+                }
+            }
+        }
+        if let Some(done) = self.closing.and_then(|closing| closing.done) {
+            let _ = done.send(Ok(()));
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Register { key, serial, instance, state, done } => {
+                let backoff = Backoff::new(self.link.policy.backoff);
+                let slot = self.slots.entry(key.clone()).or_insert_with(|| Slot::new(serial, state.clone(), backoff));
+                if slot.serial != serial {
+                    slot.hand_over(serial, state);
+                }
+                slot.want(Wanted::Present(encode(&instance).into()), Some(done));
+                self.due.insert((Instant::now(), key));
+            }
+            Command::Update { key, serial, instance, done } => match self.slots.get_mut(&key) {
+                Some(slot) if slot.serial == serial && slot.is_present() => {
+                    slot.want(Wanted::Present(encode(&instance).into()), Some(done));
+                    self.due.insert((Instant::now(), key));
+                }
+                Some(slot) if slot.serial != serial => {
+                    let _ = done.send(Err(superseded(&None)));
+                }
+                _ => {
+                    let _ = done.send(Err(Error::new(
+                        crate::ErrorKind::Closed,
+                        "update",
+                        key.to_string(),
+                        "the registration has ended: it was deregistered or superseded",
+                    )));
+                }
+            },
+            Command::Remove { key, serial, done } => match self.slots.get_mut(&key) {
+                Some(slot) if slot.serial == serial => {
+                    if slot.is_present() {
+                        slot.want(Wanted::Absent, done);
+                    } else {
+                        slot.wait(done);
+                        slot.backoff.reset();
+                    }
+                    self.due.insert((Instant::now(), key));
+                }
+                // Gone already, or a newer owner's.
+                _ => {
+                    let _ = done.map(|done| done.send(Ok(())));
+                }
+            },
+            Command::Close { done } => self.close(Some(done), None),
+        }
+    }
+
+    fn close(&mut self, done: Option<oneshot::Sender<Result<()>>>, until: Option<Instant>) {
+        self.closing = Some(Closing { done, until });
+        for (key, slot) in &mut self.slots {
+            if slot.is_present() {
+                slot.want(Wanted::Absent, None);
+            }
+            self.due.insert((Instant::now(), key.clone()));
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        let out_of_time = self.closing.as_ref().and_then(|c| c.until).is_some_and(|until| Instant::now() >= until);
+        out_of_time || (self.slots.is_empty() && self.running.is_empty() && self.holding.is_empty())
+    }
+
+    fn on_link(&mut self, state: &LinkState) {
+        match state {
+            LinkState::Up(_) => self.holding.look_now(),
+            LinkState::Down(_, cause) => {
+                let Some(cause) = cause else { return };
+                for slot in self.slots.values().filter(|slot| slot.is_present()) {
+                    slot.set_reconnecting(cause);
+                }
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let closing = self.closing.as_ref().and_then(|closing| closing.until);
+        if !self.link.is_up() {
+            return closing;
+        }
+        // What is due already waits for a lease or for an answer, and either wakes it.
+        let now = Instant::now();
+        let work = self.due.iter().map(|(at, _)| *at).find(|at| *at > now);
+        [closing, work, self.holding.next_wake()].into_iter().flatten().min()
+    }
+
+    /// Says of a fresh registration that it stands, or of a removed one that it is over.
+    fn finish(&mut self, key: &Key, result: Result<()>) {
+        if let Some(mut slot) = self.slots.remove(key) {
+            let version = slot.version;
+            slot.set_state(match &result {
+                Err(error) if error.kind() == crate::ErrorKind::Superseded => RegistrationState::Superseded,
+                _ => RegistrationState::Closed,
+            });
+            slot.answer(version, &result);
+        }
+    }
+}
+
+/// A state that nobody watches, for slots that no registration owns.
+fn unobserved() -> watch::Sender<RegistrationState> {
+    watch::Sender::new(RegistrationState::Closed)
+}

@@ -1,0 +1,123 @@
+//! A slot: what one key should be in the store, and what is known of what it is.
+
+use std::sync::Arc;
+
+use tokio::sync::{oneshot, watch};
+
+use super::super::Backoff;
+use crate::registry::RegistrationState;
+use crate::snapshot::Since;
+use crate::store::Owner;
+use crate::{Error, Result};
+
+/// What the store should have under the key.
+#[derive(Debug, Clone)]
+pub(super) enum Wanted {
+    Present(Arc<[u8]>),
+    Absent,
+}
+
+/// What the keeper knows of one key. At most one request for a key is under way, so two writes of it never overtake each other.
+pub(super) struct Slot {
+    /// The registration that owns the slot now; words of an earlier one are ignored (R6).
+    pub(super) serial: u64,
+    pub(super) wanted: Wanted,
+    /// Rises whenever `wanted` changes, so that an answer to an older write is not taken for the newest.
+    pub(super) version: u64,
+    /// Whether the store may differ from `wanted`.
+    pub(super) dirty: bool,
+    pub(super) busy: bool,
+    /// Who wrote what stands there, as far as this process knows; kept when the outcome of a write is unknown.
+    pub(super) owner: Option<Owner>,
+    /// Whether this registration wrote once: from then on it yields to a newer owner, before that it takes over.
+    pub(super) claimed: bool,
+    pub(super) backoff: Backoff,
+    pub(super) state: watch::Sender<RegistrationState>,
+    waiters: Vec<(u64, oneshot::Sender<Result<()>>)>,
+}
+
+impl Slot {
+    pub(super) fn new(serial: u64, state: watch::Sender<RegistrationState>, backoff: Backoff) -> Self {
+        Self {
+            serial,
+            wanted: Wanted::Absent,
+            version: 0,
+            dirty: true,
+            busy: false,
+            owner: None,
+            claimed: false,
+            backoff,
+            state,
+            waiters: Vec::new(),
+        }
+    }
+
+    /// Sets what is wanted; `done` hears when it is so.
+    pub(super) fn want(&mut self, wanted: Wanted, done: Option<oneshot::Sender<Result<()>>>) {
+        self.wanted = wanted;
+        self.version += 1;
+        self.dirty = true;
+        self.backoff.reset();
+        self.waiters.extend(done.map(|done| (self.version, done)));
+    }
+
+    /// Waits for what is wanted already.
+    pub(super) fn wait(&mut self, done: Option<oneshot::Sender<Result<()>>>) {
+        self.waiters.extend(done.map(|done| (self.version, done)));
+    }
+
+    /// Gives the slot to a new registration, and returns the waiters of the former one.
+    pub(super) fn hand_over(&mut self, serial: u64, state: watch::Sender<RegistrationState>) {
+        let removing = matches!(self.wanted, Wanted::Absent);
+        self.set_state(if removing { RegistrationState::Closed } else { RegistrationState::Superseded });
+        for (_, done) in self.waiters.drain(..) {
+            // Whoever waited for a removal has what was wanted: the record is a newer owner's.
+            let _ = done.send(if removing { Ok(()) } else { Err(superseded(&self.owner)) });
+        }
+        self.serial = serial;
+        self.state = state;
+        self.claimed = false;
+    }
+
+    /// Answers everybody who waits for `version` or an earlier one.
+    pub(super) fn answer(&mut self, version: u64, result: &Result<()>) {
+        for (wanted, done) in std::mem::take(&mut self.waiters) {
+            if wanted <= version {
+                // An error means that the caller stopped waiting.
+                let _ = done.send(result.clone());
+            } else {
+                self.waiters.push((wanted, done));
+            }
+        }
+    }
+
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self.wanted, Wanted::Present(_))
+    }
+
+    pub(super) fn set_state(&self, next: RegistrationState) {
+        self.state.send_replace(next);
+    }
+
+    /// Says that the record may not stand, keeping since when.
+    pub(super) fn set_reconnecting(&self, cause: &Error) {
+        self.state.send_modify(|state| {
+            let since = match state {
+                RegistrationState::Reconnecting(since, _) => *since,
+                _ => Since::now(),
+            };
+            *state = RegistrationState::Reconnecting(since, cause.clone());
+        });
+    }
+}
+
+pub(super) fn superseded(owner: &Option<Owner>) -> Error {
+    let lease =
+        owner.as_ref().map_or(String::new(), |owner| format!(" (this one wrote on lease {:x})", owner.lease.id));
+    Error::new(
+        crate::ErrorKind::Superseded,
+        "keep",
+        "registration",
+        format!("a newer owner registered the same id{lease}; register anew to take it back"),
+    )
+}

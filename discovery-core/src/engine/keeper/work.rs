@@ -1,0 +1,236 @@
+//! The keeper's requests, and what their answers mean.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio::time::{Duration, Instant};
+
+use super::{Keeper, MAX_RUNNING, Wanted, superseded};
+use crate::model::Key;
+use crate::registry::RegistrationState;
+use crate::store::{Audit, Lease, Owner, Renewal, Written};
+use crate::{Error, ErrorKind, Result};
+
+/// How soon an audit follows the removal of a record whose last write had no known outcome.
+const AUDIT_SOON: Duration = Duration::from_secs(1);
+
+/// The answer to a request.
+pub(super) enum Done {
+    Granted(Result<Lease>),
+    Renewed(Lease, Result<Renewal>),
+    Audited(Lease, Result<Audit>),
+    Revoked(Result<()>),
+    Written { key: Key, serial: u64, version: u64, lease: Lease, result: Result<Written> },
+    Removed { key: Key, serial: u64, version: u64, result: Result<()> },
+}
+
+impl Keeper {
+    /// Starts every request that is due.
+    pub(super) fn start_work(&mut self) {
+        self.tend_lease();
+        if !self.link.is_up() {
+            return;
+        }
+        let now = Instant::now();
+        let mut waiting = Vec::new();
+        while self.running.len() < MAX_RUNNING {
+            let Some((at, key)) = self.due.pop_first() else {
+                break;
+            };
+            if at > now {
+                self.due.insert((at, key));
+                break;
+            }
+            let Some(slot) = self.slots.get(&key) else {
+                continue;
+            };
+            if slot.busy || !slot.dirty {
+                continue; // The answer under way makes it due again, if need be.
+            }
+            match slot.wanted.clone() {
+                Wanted::Present(value) => match self.holding.lease().cloned() {
+                    Some(lease) => self.start_write(key, lease, value),
+                    None => waiting.push((at, key)),
+                },
+                Wanted::Absent => self.start_remove(key),
+            }
+        }
+        self.due.extend(waiting);
+        // The last removal may have made the lease superfluous.
+        self.tend_lease();
+    }
+
+    pub(super) fn start_grant(&mut self) {
+        let ttl = self.link.policy.ttl;
+        self.start(move |link| async move {
+            let request = link.store.grant(ttl);
+            Done::Granted(link.call("open a lease on", || link.store.address(), request).await)
+        });
+    }
+
+    pub(super) fn start_renew(&mut self, lease: Lease, held: Vec<Key>) {
+        self.start(move |link| async move {
+            let request = link.store.renew(&lease, &held);
+            let result = link.call("renew the lease on", || link.store.address(), request).await;
+            Done::Renewed(lease, result)
+        });
+    }
+
+    pub(super) fn start_audit(&mut self, lease: Lease, held: Vec<Key>) {
+        self.start(move |link| async move {
+            let request = link.store.audit(&lease, &held);
+            let result = link.call("audit the lease on", || link.store.address(), request).await;
+            Done::Audited(lease, result)
+        });
+    }
+
+    pub(super) fn start_revoke(&mut self, lease: Lease) {
+        self.start(move |link| async move {
+            let request = link.store.revoke(&lease);
+            Done::Revoked(link.call("revoke the lease on", || link.store.address(), request).await)
+        });
+    }
+
+    fn start_write(&mut self, key: Key, lease: Lease, value: Arc<[u8]>) {
+        let Some(slot) = self.slots.get_mut(&key) else {
+            return;
+        };
+        slot.busy = true;
+        let previous = slot.owner.clone().filter(|_| slot.claimed);
+        // Should the outcome stay unknown, this lease may own the record.
+        slot.owner.get_or_insert_with(|| Owner { lease: lease.clone(), mark: "".into() });
+        let (serial, version) = (slot.serial, slot.version);
+        self.start(move |link| async move {
+            let request = link.store.write(&lease, &key, &value, previous.as_ref());
+            let result = link.call("register", || key.to_string(), request).await;
+            Done::Written { key, serial, version, lease, result }
+        });
+    }
+
+    fn start_remove(&mut self, key: Key) {
+        let Some(slot) = self.slots.get_mut(&key) else {
+            return;
+        };
+        let Some(owner) = slot.owner.clone() else {
+            return self.finish(&key, Ok(())); // Nothing was ever sent.
+        };
+        slot.busy = true;
+        let (serial, version) = (slot.serial, slot.version);
+        self.start(move |link| async move {
+            let request = link.store.remove(&key, &owner);
+            let result = link.call("deregister", || key.to_string(), request).await;
+            Done::Removed { key, serial, version, result }
+        });
+    }
+
+    fn start<F>(&mut self, request: impl FnOnce(Arc<super::Link>) -> F)
+    where
+        F: Future<Output = Done> + Send + 'static,
+    {
+        self.running.push(request(self.link.clone()).boxed());
+    }
+
+    pub(super) fn settle(&mut self, done: Done) {
+        match done {
+            Done::Granted(result) => self.granted(result),
+            Done::Renewed(lease, result) => self.renewed(&lease, result),
+            Done::Audited(lease, result) => self.audited(&lease, result),
+            Done::Revoked(result) => self.revoked(result),
+            Done::Written { key, serial, version, lease, result } => self.written(key, serial, version, &lease, result),
+            Done::Removed { key, serial, version, result } => self.removed(key, serial, version, result),
+        }
+    }
+
+    fn written(&mut self, key: Key, serial: u64, version: u64, lease: &Lease, result: Result<Written>) {
+        let Some(slot) = self.slots.get_mut(&key) else {
+            return;
+        };
+        slot.busy = false;
+        if let Ok(Written::Done(owner)) = &result {
+            slot.owner = Some(owner.clone());
+        }
+        if slot.serial != serial {
+            // It was a former owner's write; the newer one's follows.
+            self.due.insert((Instant::now(), key));
+            return;
+        }
+        match result {
+            Ok(Written::Done(_)) => {
+                slot.claimed = true;
+                slot.backoff.reset();
+                slot.answer(version, &Ok(()));
+                if slot.version == version {
+                    slot.dirty = false;
+                    slot.set_state(RegistrationState::Registered);
+                } else {
+                    self.due.insert((Instant::now(), key));
+                }
+            }
+            Ok(Written::Superseded) => {
+                tracing::warn!(%key, "a newer owner registered the same id; this registration ends");
+                let error = superseded(&slot.owner);
+                // Whoever wants the record gone has that already: it is not ours.
+                let result = if slot.is_present() { Err(error) } else { Ok(()) };
+                self.finish(&key, result);
+            }
+            Ok(Written::LeaseLost) => {
+                self.due.insert((Instant::now(), key));
+                self.lease_lost(lease);
+            }
+            Err(error) => {
+                if matches!(error.kind(), ErrorKind::DeadlineExceeded | ErrorKind::Unavailable) {
+                    self.holding.audit_within(AUDIT_SOON);
+                }
+                self.write_failed(&key, &error);
+            }
+        }
+    }
+
+    /// Decides whether a failed write is tried again.
+    pub(super) fn write_failed(&mut self, key: &Key, error: &Error) {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return;
+        };
+        if !error.is_retryable() {
+            if slot.is_present() && !slot.claimed {
+                // A first registration that cannot work is over (R1); what it may have left behind is removed.
+                let version = slot.version;
+                slot.answer(version, &Err(error.clone()));
+                slot.want(Wanted::Absent, None);
+                self.due.insert((Instant::now(), key.clone()));
+                return;
+            }
+            let version = slot.version;
+            slot.answer(version, &Err(error.clone()));
+        }
+        if slot.is_present() {
+            slot.set_reconnecting(error);
+        }
+        let wait = slot.backoff.next(error.is_retryable());
+        self.due.insert((Instant::now() + wait, key.clone()));
+    }
+
+    fn removed(&mut self, key: Key, serial: u64, version: u64, result: Result<()>) {
+        let Some(slot) = self.slots.get_mut(&key) else {
+            return;
+        };
+        slot.busy = false;
+        if slot.serial != serial || slot.version != version {
+            self.due.insert((Instant::now(), key)); // It was registered again meanwhile.
+            return;
+        }
+        match result {
+            Ok(()) => self.finish(&key, Ok(())),
+            Err(error) => self.write_failed(&key, &error),
+        }
+    }
+
+    fn revoked(&mut self, result: Result<()>) {
+        self.holding.revoked();
+        if let Err(error) = result {
+            // Nothing hangs on it, and the store lets it expire.
+            tracing::debug!(%error, "could not revoke the lease");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The link to the store: one supervisor that connects, probes and reconnects for everybody.
+//!
+//! Registrations and watches never dial. They wait for the link to be up, run their request under its deadline, and tell the link
+//! when something looked wrong; the supervisor asks the store and decides. So an outage costs one series of attempts for a handle,
+//! however many registrations and watches it holds (L1), and a connection that is open but dead is noticed even if nobody uses it (W12).
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Backoff, Policy};
+use crate::snapshot::Since;
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// Whether the store answers.
+#[derive(Debug, Clone)]
+pub(crate) enum LinkState {
+    /// It does not, since then; the last failure, if one was seen yet.
+    Down(Since, Option<Error>),
+    /// It does; the number tells one connection from the next.
+    Up(u64),
+}
+
+pub(crate) struct Link {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) policy: Policy,
+    /// Written by the supervisor alone.
+    state: watch::Sender<LinkState>,
+    suspicion: Notify,
+}
+
+impl Link {
+    pub(crate) fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
+        let state = watch::Sender::new(LinkState::Down(Since::now(), None));
+        Self { store, policy, state, suspicion: Notify::new() }
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<LinkState> {
+        self.state.subscribe()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(*self.state.borrow(), LinkState::Up(_))
+    }
+
+    /// Why the store does not answer, while it does not.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        match &*self.state.borrow() {
+            LinkState::Down(_, cause) => cause.clone(),
+            LinkState::Up(_) => None,
+        }
+    }
+
+    /// Runs one request under the policy's deadline; a failure that smells of a dead link makes the supervisor look.
+    pub(crate) async fn call<T>(
+        &self,
+        operation: &'static str,
+        subject: impl FnOnce() -> String,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let limit = self.policy.timeout;
+        let error = match timeout(limit, request).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error,
+            Err(_) => Error::new(
+                ErrorKind::DeadlineExceeded,
+                operation,
+                subject(),
+                format!("no answer from {} within {limit:?}", self.store.address()),
+            ),
+        };
+        if error.is_retryable() {
+            self.suspect();
+        }
+        Err(error)
+    }
+
+    pub(crate) fn suspect(&self) {
+        self.suspicion.notify_one();
+    }
+
+    /// Connects, watches over the connection, and connects again, until it is aborted.
+    pub(crate) async fn supervise(self: Arc<Self>) {
+        let mut backoff = Backoff::new(self.policy.backoff);
+        let mut epoch = 0;
+        loop {
+            while let Err(error) = self.connect().await {
+                let wait = backoff.next(error.is_retryable());
+                self.report_down(error);
+                sleep(wait).await;
+            }
+            epoch += 1;
+            let up_at = Instant::now();
+            self.report_up(epoch);
+            let error = self.probe_until_dead().await;
+            self.report_down(error);
+            // A server that dies as soon as it is used must not be dialled in a tight loop.
+            if up_at.elapsed() >= self.policy.probe {
+                backoff.reset();
+            } else {
+                sleep(backoff.next(true)).await;
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<()> {
+        let limit = self.policy.connect_timeout;
+        timeout(limit, self.store.connect()).await.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::DeadlineExceeded,
+                "connect to",
+                self.store.address(),
+                format!("no answer within {limit:?}"),
+            ))
+        })
+    }
+
+    async fn probe_until_dead(&self) -> Error {
+        loop {
+            tokio::select! {
+                () = sleep(self.policy.probe) => {}
+                () = self.suspicion.notified() => {}
+            }
+            let limit = self.policy.timeout;
+            match timeout(limit, self.store.ping()).await {
+                Ok(Ok(())) => {}
+                // A refusal is an answer: the link works.
+                Ok(Err(error)) if error.kind() == ErrorKind::PermissionDenied => {}
+                Ok(Err(error)) => return error,
+                Err(_) => {
+                    return Error::new(
+                        ErrorKind::DeadlineExceeded,
+                        "probe",
+                        self.store.address(),
+                        format!("the connection is open but silent for {limit:?}"),
+                    );
+                }
+            }
+        }
+    }
+
+    fn report_down(&self, error: Error) {
+        self.state.send_modify(|state| {
+            let since = match state {
+                LinkState::Down(since, None) => {
+                    tracing::warn!(%error, "the registry cannot be reached; sets stay as they are and are marked stale");
+                    *since
+                }
+                LinkState::Down(since, Some(_)) => {
+                    tracing::debug!(%error, down_for = ?since.elapsed(), "the registry still cannot be reached");
+                    *since
+                }
+                LinkState::Up(_) => {
+                    tracing::warn!(%error, "the registry was lost; sets stay as they are and are marked stale");
+                    Since::now()
+                }
+            };
+            *state = LinkState::Down(since, Some(error));
+        });
+    }
+
+    fn report_up(&self, epoch: u64) {
+        let before = self.state.send_replace(LinkState::Up(epoch));
+        if let LinkState::Down(since, Some(_)) = before {
+            tracing::info!(address = %self.store.address(), down_for = ?since.elapsed(), "the registry answers again");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The engine: the policy of the contracts, written once, over any [`Store`].
+//!
+//! - [`link`] keeps one working connection: connects, probes, reconnects.
+//! - [`keeper`] keeps registrations registered.
+//! - [`feed`] joins full sets and notifications into views; [`instances`] and [`names`] are what it keeps of them.
+
+mod backoff;
+mod feed;
+mod feeds;
+mod instances;
+mod keeper;
+mod ledger;
+mod link;
+mod model;
+mod names;
+mod policy;
+mod throttle;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+pub(crate) use backoff::Backoff;
+pub use policy::{Brake, Policy};
+
+use crate::model::{check_name, encode};
+use crate::registry::{Backend, Command, Discovery, RegisterOptions, Registration, Registry, Watch};
+use crate::store::{Capabilities, Store};
+use crate::{Error, ErrorKind, Instance, Result, ServiceNames, Snapshot};
+use feeds::Feeds;
+use keeper::Keeper;
+use link::Link;
+
+/// A registry over a store: what every backend hands out.
+///
+/// It keeps one connection, one lease and one subscription for each watched service, all owned by background tasks that end with the
+/// last handle: this engine, its registrations and its watches (R10).
+#[derive(Debug)]
+pub struct Engine {
+    core: Arc<EngineCore>,
+}
+
+/// What registrations and watches keep alive of an engine.
+pub(crate) struct EngineCore {
+    link: Arc<Link>,
+    feeds: Feeds,
+    commands: mpsc::UnboundedSender<Command>,
+    /// Numbers registrations. Only distinctness matters, so any ordering does.
+    serial: AtomicU64,
+    runtime: Handle,
+    supervisor: AbortHandle,
+    keeper: Mutex<Option<AbortHandle>>,
+}
+
+impl Engine {
+    /// Starts an engine; connecting happens in the background, so a store that is away is no error (W13).
+    ///
+    /// # Errors
+    /// `InvalidInput` if the policy's TTL is outside the store's bounds, or if no Tokio runtime is running.
+    pub fn start(store: Arc<dyn Store>, policy: Policy) -> Result<Arc<Self>> {
+        policy.check(store.capabilities())?;
+        let runtime = Handle::try_current().map_err(|_| {
+            Error::invalid("start", store.address(), "there is no Tokio runtime here; connect from inside one")
+        })?;
+        let link = Arc::new(Link::new(store, policy));
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let supervisor = runtime.spawn(link.clone().supervise()).abort_handle();
+        let keeper = runtime.spawn(Keeper::new(link.clone(), inbox).run()).abort_handle();
+        let core = EngineCore {
+            link,
+            feeds: Feeds::default(),
+            commands,
+            serial: AtomicU64::new(1),
+            runtime,
+            supervisor,
+            keeper: Mutex::new(Some(keeper)),
+        };
+        Ok(Arc::new(Self { core: Arc::new(core) }))
+    }
+
+    fn check(&self, instance: &Instance) -> Result<()> {
+        let capabilities = self.core.link.store.capabilities();
+        if !capabilities.registers {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "register",
+                instance.key().to_string(),
+                format!("{} only lists fixed addresses; nothing can be registered there", capabilities.backend),
+            ));
+        }
+        self.core.check_record(instance, "register")
+    }
+}
+
+impl EngineCore {
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn send(&self, command: Command) -> Result<(), ()> {
+        self.commands.send(command).map_err(|_| ())
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.link.trouble()
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.link.store.address()
+    }
+
+    /// Refuses what the store would refuse, before it is sent (R12).
+    pub(crate) fn check_record(&self, instance: &Instance, operation: &'static str) -> Result<()> {
+        let (size, limit) = (encode(instance).len(), self.link.store.capabilities().max_record);
+        if size > limit {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                operation,
+                instance.key().to_string(),
+                format!("its record has {size} bytes and {} takes {limit}; shorten the metadata", self.address()),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for EngineCore {
+    fn drop(&mut self) {
+        // The keeper sees its channel close, removes what it can and ends by itself.
+        self.supervisor.abort();
+    }
+}
+
+impl fmt::Debug for EngineCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineCore").field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Registry for Engine {
+    async fn register(&self, instance: Instance, options: RegisterOptions) -> Result<Registration> {
+        self.check(&instance)?;
+        Registration::open(self.core.clone(), instance, options.deadline()).await
+    }
+}
+
+#[async_trait]
+impl Discovery for Engine {
+    fn watch(&self, service: &str) -> Watch {
+        Feeds::watch(&self.core, service)
+    }
+
+    async fn snapshot(&self, service: &str, deadline: Duration) -> Result<Arc<Snapshot>> {
+        check_name("service", service)?;
+        self.watch(service).ready(deadline).await
+    }
+
+    fn watch_services(&self) -> Watch<ServiceNames> {
+        Feeds::watch_names(&self.core)
+    }
+
+    async fn services(&self, deadline: Duration) -> Result<Arc<ServiceNames>> {
+        self.watch_services().ready(deadline).await
+    }
+}
+
+#[async_trait]
+impl Backend for Engine {
+    fn capabilities(&self) -> &Capabilities {
+        self.core.link.store.capabilities()
+    }
+
+    fn address(&self) -> String {
+        self.core.address()
+    }
+
+    fn source_address(&self) -> Option<IpAddr> {
+        self.core.link.store.source_address()
+    }
+
+    async fn close(&self, deadline: Duration) -> Result<()> {
+        let core = &self.core;
+        core.feeds.close();
+        let (done, answer) = oneshot::channel();
+        let result = match core.send(Command::Close { done }) {
+            Err(()) => Ok(()), // It was closed before.
+            Ok(()) => match tokio::time::timeout(deadline, answer).await {
+                Ok(_) => Ok(()),
+                Err(_) => {
+                    let why =
+                        core.trouble().map_or_else(String::new, |cause| format!("; the last failure was: {cause}"));
+                    Err(Error::new(
+                        ErrorKind::DeadlineExceeded,
+                        "close",
+                        core.address(),
+                        format!("not everything could be removed within {deadline:?}; the TTL removes it{why}"),
+                    ))
+                }
+            },
+        };
+        if let Some(keeper) = core.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
+        core.supervisor.abort();
+        result
+    }
+}

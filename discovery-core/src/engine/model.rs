@@ -1,0 +1,48 @@
+//! What a feed keeps of its scope: turns raw records into the view that watchers get.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::snapshot::{Freshness, View};
+use crate::store::{Digest, RawChange, RawRecord};
+
+/// The state behind one feed.
+///
+/// Methods that take news answer whether watchers should hear of it.
+pub(super) trait Model: Send + 'static {
+    type View: View;
+
+    /// Takes a full set; what differs from before a gap is compared, not merged (W2).
+    fn full(&mut self, revision: u64, records: Vec<RawRecord>) -> bool;
+
+    /// Takes notifications.
+    fn changes(&mut self, revision: u64, changes: Vec<RawChange>) -> bool;
+
+    /// When the brake has to let go, if it holds something.
+    fn release_at(&self) -> Option<Instant>;
+
+    /// Lets go of what the brake holds.
+    fn release(&mut self);
+
+    /// What notifications have led to, for reconciliation.
+    fn digest(&self) -> Digest;
+
+    /// The view for watchers.
+    fn view(&self, freshness: &Freshness) -> Arc<Self::View>;
+}
+
+/// The brake as a model uses it: settled share and grace.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hold {
+    pub(super) share: f64,
+    pub(super) grace: Duration,
+}
+
+impl Hold {
+    /// Whether losing `vanished` of `before` across a gap is sharp.
+    pub(super) fn is_sharp(&self, before: usize, vanished: usize) -> bool {
+        vanished > 0 && (vanished >= before || vanished as f64 > before as f64 * self.share)
+    }
+}

@@ -1,0 +1,55 @@
+//! The heart of discovery-kit: model, contracts, engines and pickers.
+//!
+//! A service registers an [`Instance`] through a [`Registry`] and keeps a [`Registration`]; a client watches a service through
+//! [`Discovery`] and picks an instance for each request through a [`Balancer`]. The contracts that every backend keeps are numbered
+//! in the docs of those traits, and the `conformance` suite (feature `conformance`) has a test for each.
+//!
+//! **Handles**: the model, repair of registrations, joining of snapshots and notifications, staleness, the brake, reconciliation,
+//! picking, and the backends that need no server ([`memory`], [`fixed`]).
+//! **Does not contain**: any client library, any gRPC or HTTP, any network access.
+//!
+//! ```
+//! use std::time::Duration;
+//! use discovery_core::{Balancer, Context, Instance, RegisterOptions, memory::MemoryStore, picker::RoundRobin};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> discovery_core::Result<()> {
+//! let backend = MemoryStore::new().connect();
+//! let instance = Instance::builder("orders").endpoint("grpc://10.0.0.5:9000").build()?;
+//! let registration = backend.register(instance, RegisterOptions::default()).await?;
+//!
+//! let balancer = Balancer::new(backend.watch("orders"), RoundRobin::new());
+//! let pick = balancer.pick_within(&Context::default(), Duration::from_secs(1)).await?;
+//! assert_eq!(pick.instance().id(), "10.0.0.5:9000");
+//! # registration.deregister().await
+//! # }
+//! ```
+
+pub mod advertise;
+mod balancer;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod engine;
+mod error;
+pub mod fixed;
+pub mod memory;
+mod model;
+pub mod picker;
+mod registry;
+mod set;
+mod snapshot;
+pub mod store;
+mod url;
+
+pub use balancer::{Balancer, BalancerOptions, Outcome, Pick, StalePolicy};
+pub use engine::{Brake, Engine, Policy};
+pub use error::{Error, ErrorKind, Result};
+pub use model::{
+    DEFAULT_WEIGHT, Decoded, Endpoint, Instance, InstanceBuilder, Key, KeySpace, MAX_NAME_BYTES, RECORD_VERSION, State,
+    check_name, decode, encode,
+};
+pub use picker::{Context, Member, Picker, PickerFactory};
+pub use registry::{Backend, Discovery, RegisterOptions, Registration, RegistrationState, Registry, Watch};
+pub use set::{Change, InstanceSet};
+pub use snapshot::{Freshness, ServiceNames, Since, Snapshot};
+pub use url::{RegistryUrl, UrlOptions};

@@ -1,0 +1,181 @@
+//! The in-memory store as the engine drives it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{MAX_RECORD, MemoryLink, MemoryStore, TTL_BOUNDS};
+use crate::model::{Key, KeySpace};
+use crate::store::{Audit, Capabilities, Digest, Lease, Owner, RawChange, Renewal, Scope, Sink, Store, Written};
+use crate::{Error, ErrorKind, Result};
+
+/// One handle's view of the store, through its link.
+pub(super) struct Handle {
+    store: MemoryStore,
+    link: MemoryLink,
+    space: KeySpace,
+    capabilities: Capabilities,
+}
+
+impl Handle {
+    pub(super) fn new(store: MemoryStore, link: MemoryLink, space: KeySpace) -> Self {
+        let capabilities = Capabilities {
+            backend: "memory",
+            registers: true,
+            min_ttl: TTL_BOUNDS.0,
+            max_ttl: TTL_BOUNDS.1,
+            max_record: MAX_RECORD,
+            lease_survives_reconnect: true,
+            lease_survives_restart: true,
+        };
+        Self { store, link, space, capabilities }
+    }
+
+    fn prefix(&self, scope: &Scope) -> String {
+        match scope {
+            Scope::Service(service) => self.space.service_prefix(service),
+            Scope::Names => self.space.root(),
+        }
+    }
+
+    /// Passes a request through the link in both directions.
+    async fn ask<T>(&self, request: impl FnOnce(&mut super::State) -> T + Send) -> Result<T> {
+        self.link.there().await?;
+        let answer = request(&mut self.store.lock());
+        self.link.back().await.map(|()| answer)
+    }
+}
+
+#[async_trait]
+impl Store for Handle {
+    fn address(&self) -> String {
+        format!("memory://{}", self.space.prefix())
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn parse_key(&self, key: &str) -> Option<Key> {
+        self.space.parse(key)
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.link.count_connect();
+        self.ask(|_| ()).await
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.ask(|_| ()).await
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<Lease> {
+        let id = self.ask(|state| state.grant(ttl)).await?;
+        Ok(Lease { id, ttl })
+    }
+
+    async fn renew(&self, lease: &Lease, _held: &[Key]) -> Result<Renewal> {
+        Ok(self.ask(|state| state.renew(lease.id)).await?.map_or(Renewal::Lost, Renewal::Held))
+    }
+
+    async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit> {
+        let keys = self.ask(|state| state.keys_of(lease.id)).await?;
+        let found: Vec<_> = keys.iter().filter_map(|key| self.space.parse(key)).collect();
+        Ok(Audit {
+            missing: held.iter().filter(|key| !found.contains(key)).cloned().collect(),
+            orphans: found.into_iter().filter(|key| !held.contains(key)).collect(),
+        })
+    }
+
+    async fn revoke(&self, lease: &Lease) -> Result<()> {
+        self.ask(|state| state.revoke(lease.id)).await
+    }
+
+    async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
+        let path = self.space.key(key);
+        self.ask(|state| {
+            if !state.is_alive(lease.id) {
+                return Written::LeaseLost;
+            }
+            let holder = state.get(&path).and_then(|record| record.lease);
+            let ours = |holder| holder == lease.id || previous.is_some_and(|owner| owner.lease.id == holder);
+            if previous.is_some() && holder.is_some_and(|holder| !ours(holder)) {
+                return Written::Superseded;
+            }
+            state.put(&path, value, Some(lease.id));
+            Written::Done(Owner { lease: lease.clone(), mark: "".into() })
+        })
+        .await
+    }
+
+    async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
+        let path = self.space.key(key);
+        self.ask(|state| {
+            if state.get(&path).is_some_and(|record| record.lease == Some(owner.lease.id)) {
+                state.delete(&path);
+            }
+        })
+        .await
+    }
+
+    async fn follow(&self, scope: &Scope, sink: &dyn Sink) -> Error {
+        let prefix = self.prefix(scope);
+        let opened = self.ask(|state| {
+            state.sweep();
+            (state.revision(), state.arrivals(), state.range(&prefix), state.subscribe())
+        });
+        let (revision, mut arrival, records, mut wake) = match opened.await {
+            Ok(opened) => opened,
+            Err(error) => return error,
+        };
+        sink.full(revision, records);
+        loop {
+            let (expiry, news) = {
+                let mut state = self.store.lock();
+                state.sweep();
+                (state.next_expiry(), state.since(arrival).map(|news| (news, state.arrivals())))
+            };
+            let Some((news, now)) = news else {
+                return Error::new(ErrorKind::Gap, "follow", prefix, "the notifications were compacted");
+            };
+            arrival = now;
+            if let Err(error) = self.link.back().await {
+                return error;
+            }
+            let about = |change: &RawChange| match change {
+                RawChange::Put(record) => record.key.starts_with(&prefix),
+                RawChange::Delete(key, _) => key.starts_with(&prefix),
+            };
+            let news: Vec<_> = news.into_iter().filter(|(_, change)| about(change)).collect();
+            if let Some((revision, _)) = news.last() {
+                sink.changes(*revision, news.into_iter().map(|(_, change)| change).collect());
+            }
+            tokio::select! {
+                error = self.link.broken() => return error,
+                changed = wake.wait_for(|last| *last > arrival) => {
+                    if changed.is_err() {
+                        return Error::closed("follow", prefix);
+                    }
+                }
+                () = async {
+                    match expiry {
+                        Some(at) => tokio::time::sleep_until(at).await,
+                        None => std::future::pending().await,
+                    }
+                } => {}
+            }
+        }
+    }
+
+    /// One process needs no more than itself.
+    fn source_address(&self) -> Option<IpAddr> {
+        Some(Ipv4Addr::LOCALHOST.into())
+    }
+
+    async fn digest(&self, scope: &Scope) -> Result<Digest> {
+        let records = self.ask(|state| state.range(&self.prefix(scope))).await?;
+        let newest = records.iter().map(|record| record.revision).max().unwrap_or(0);
+        Ok(Digest { count: records.len(), newest })
+    }
+}

@@ -1,0 +1,14 @@
+//! What is registered and found: instances, their endpoints, and the names and records that carry them.
+
+mod endpoint;
+mod instance;
+mod keyspace;
+mod name;
+mod record;
+
+pub use endpoint::Endpoint;
+pub(crate) use endpoint::split_authority;
+pub use instance::{DEFAULT_WEIGHT, Instance, InstanceBuilder, State};
+pub use keyspace::{Key, KeySpace};
+pub use name::{MAX_NAME_BYTES, check_name};
+pub use record::{Decoded, RECORD_VERSION, decode, encode};

@@ -1,0 +1,72 @@
+//! Picking: which instance takes this request.
+//!
+//! A [`Picker`] is one synchronous method over the members; a [`PickerFactory`] builds one for each membership. Anyone can write one:
+//! the balancer shows a picker only members that may be picked, so weights of zero, draining and unreachable instances are its
+//! concern, not the picker's.
+//!
+//! - **P1** A pick takes no lock, allocates nothing, awaits nothing and never panics.
+//! - **P2** Weight 0 is drained: no picks while any other instance has weight. All at zero: nobody, with an error that says so.
+//! - **P3** Statistics belong to the instance's id and survive every update of the set.
+//! - **P4** With every instance unreachable the balancer falls back to all of them instead of failing.
+//! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth.
+
+mod p2c;
+mod random;
+mod round_robin;
+mod weighted;
+
+pub use p2c::PowerOfTwo;
+pub use random::Random;
+pub use round_robin::RoundRobin;
+pub use weighted::WeightedRoundRobin;
+
+pub use crate::balancer::Member;
+
+/// What a picker may know about the request.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Context<'a> {
+    /// The method or path that is called.
+    pub method: Option<&'a str>,
+    /// What requests of one session have in common, for pickers that keep them together.
+    pub key: Option<&'a [u8]>,
+}
+
+impl<'a> Context<'a> {
+    /// Sets the method or path.
+    #[must_use]
+    pub fn with_method(mut self, method: &'a str) -> Self {
+        self.method = Some(method);
+        self
+    }
+
+    /// Sets the key.
+    #[must_use]
+    pub fn with_key(mut self, key: &'a [u8]) -> Self {
+        self.key = Some(key);
+        self
+    }
+}
+
+/// Picks one of the members. Called on every request, from many threads at once.
+pub trait Picker: Send + Sync + 'static {
+    /// The index of the member that takes the request; `None` if there is none. An index out of bounds counts as none.
+    fn pick(&self, members: &[Member], context: &Context<'_>) -> Option<usize>;
+}
+
+/// Builds a picker for a membership. One factory serves one balancer.
+pub trait PickerFactory: Send + Sync + 'static {
+    /// Builds a picker for these members, which are sorted by id. It is called again whenever they change.
+    fn build(&self, members: &[Member]) -> Box<dyn Picker>;
+}
+
+/// A picker without state for a membership is its own factory.
+impl<F, P> PickerFactory for F
+where
+    F: Fn(&[Member]) -> P + Send + Sync + 'static,
+    P: Picker,
+{
+    fn build(&self, members: &[Member]) -> Box<dyn Picker> {
+        Box::new(self(members))
+    }
+}

@@ -1,0 +1,239 @@
+//! A registration: the handle that keeps an instance registered.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use crate::engine::EngineCore;
+use crate::model::Key;
+use crate::snapshot::Since;
+use crate::{Error, ErrorKind, Instance, InstanceBuilder, Result, State};
+
+/// How to register.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RegisterOptions {
+    deadline: Duration,
+}
+
+impl Default for RegisterOptions {
+    /// Ten seconds to confirm.
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(10) }
+    }
+}
+
+impl RegisterOptions {
+    /// Sets how long `register` may take until the store has confirmed.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How long `register` may take.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+}
+
+/// Whether a registration holds right now (R11).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum RegistrationState {
+    /// It was not confirmed yet.
+    Registering,
+    /// The store has the record, as last updated.
+    Registered,
+    /// The store may not have the record: since when, and why. It is being repaired.
+    Reconnecting(Since, Error),
+    /// A newer owner registered the same id; this handle does nothing more.
+    Superseded,
+    /// It was deregistered, or its backend was closed.
+    Closed,
+}
+
+impl RegistrationState {
+    /// Whether the store has the record, as last updated.
+    pub fn is_registered(&self) -> bool {
+        matches!(self, Self::Registered)
+    }
+}
+
+/// What a handle asks of the keeper. Each carries the serial of its registration, so that a late word from a former owner is ignored.
+pub(crate) enum Command {
+    Register {
+        key: Key,
+        serial: u64,
+        instance: Instance,
+        state: watch::Sender<RegistrationState>,
+        done: oneshot::Sender<Result<()>>,
+    },
+    Update {
+        key: Key,
+        serial: u64,
+        instance: Instance,
+        done: oneshot::Sender<Result<()>>,
+    },
+    Remove {
+        key: Key,
+        serial: u64,
+        done: Option<oneshot::Sender<Result<()>>>,
+    },
+    Close {
+        done: oneshot::Sender<Result<()>>,
+    },
+}
+
+/// Keeps one instance registered while it lives. Dropping it deregisters as best it can (R10).
+#[derive(Debug)]
+pub struct Registration {
+    core: Arc<EngineCore>,
+    key: Key,
+    serial: u64,
+    /// The last instance that was asked for; written by `update` and `drain` alone.
+    instance: Mutex<Instance>,
+    state: watch::Receiver<RegistrationState>,
+}
+
+/// How long `deregister` waits for the store by default.
+const DEREGISTER_DEADLINE: Duration = Duration::from_secs(5);
+
+impl Registration {
+    pub(crate) async fn open(core: Arc<EngineCore>, instance: Instance, deadline: Duration) -> Result<Self> {
+        let key = instance.key();
+        let (state_tx, state) = watch::channel(RegistrationState::Registering);
+        let (done, answer) = oneshot::channel();
+        let serial = core.next_serial();
+        // The handle exists before the answer, so that dropping this future withdraws the registration.
+        let handle = Self { core, key: key.clone(), serial, instance: Mutex::new(instance.clone()), state };
+        handle.send(Command::Register { key, serial, instance, state: state_tx, done }, "register")?;
+        handle.wait("register", answer, deadline).await?;
+        Ok(handle)
+    }
+
+    /// The instance as it was last updated.
+    pub fn instance(&self) -> Instance {
+        self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the registration holds right now.
+    pub fn state(&self) -> RegistrationState {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until the state changes, and returns the new one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: the next call still sees the change.
+    pub async fn state_changed(&mut self) -> RegistrationState {
+        if self.state.changed().await.is_err() {
+            return RegistrationState::Closed;
+        }
+        self.state.borrow_and_update().clone()
+    }
+
+    /// Changes the record, which watchers see as one modification (R7). Service and id cannot change.
+    ///
+    /// # Errors
+    /// `InvalidInput` or `TooLarge` if the change cannot work, in which case nothing changed; `Superseded` or `Closed`; otherwise the
+    /// reason why the store did not confirm within ten seconds, in which case the change is still wanted and will be written.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the change back.
+    pub async fn update(&self, change: impl FnOnce(InstanceBuilder) -> InstanceBuilder + Send) -> Result<()> {
+        let instance = change(self.instance().to_builder()).build()?;
+        if instance.key() != self.key {
+            return Err(Error::invalid("update", self.key.to_string(), "service and id cannot change; register anew"));
+        }
+        self.core.check_record(&instance, "update")?;
+        let (done, answer) = oneshot::channel();
+        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance.clone();
+        let (key, serial) = (self.key.clone(), self.serial);
+        self.send(Command::Update { key, serial, instance, done }, "update")?;
+        self.wait("update", answer, RegisterOptions::default().deadline).await
+    }
+
+    /// Marks the record as draining, waits `grace` so that watchers can see it, then deregisters (R9).
+    ///
+    /// If the mark cannot be written, it deregisters all the same after the grace.
+    ///
+    /// # Errors
+    /// As [`deregister`](Self::deregister).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the instance registered, possibly draining.
+    pub async fn drain(&self, grace: Duration) -> Result<()> {
+        let end = tokio::time::Instant::now() + grace;
+        let marking = self.update(|instance| instance.state(State::Draining));
+        if let Ok(Err(error)) = tokio::time::timeout_at(end, marking).await {
+            tracing::warn!(key = %self.key, %error, "could not mark the instance as draining");
+        }
+        tokio::time::sleep_until(end).await;
+        self.deregister().await
+    }
+
+    /// Removes the record and returns once it is gone, within five seconds (R2).
+    ///
+    /// # Errors
+    /// The reason, if the store did not confirm in time. Removal is tried on in the background, and a second call waits for it again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the removal.
+    pub async fn deregister(&self) -> Result<()> {
+        self.deregister_within(DEREGISTER_DEADLINE).await
+    }
+
+    /// As [`deregister`](Self::deregister), within a deadline of the caller's.
+    ///
+    /// # Errors
+    /// As [`deregister`](Self::deregister).
+    pub async fn deregister_within(&self, deadline: Duration) -> Result<()> {
+        let (done, answer) = oneshot::channel();
+        let command = Command::Remove { key: self.key.clone(), serial: self.serial, done: Some(done) };
+        if self.send(command, "deregister").is_err() {
+            return Ok(()); // The backend was closed, which removed the record.
+        }
+        self.wait("deregister", answer, deadline).await
+    }
+
+    fn send(&self, command: Command, operation: &'static str) -> Result<()> {
+        self.core.send(command).map_err(|_| Error::closed(operation, self.key.to_string()))
+    }
+
+    async fn wait(
+        &self,
+        operation: &'static str,
+        answer: oneshot::Receiver<Result<()>>,
+        deadline: Duration,
+    ) -> Result<()> {
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Error::closed(operation, self.key.to_string())),
+            Err(_) => {
+                let why = match self.core.trouble().or_else(|| self.cause()) {
+                    Some(cause) => {
+                        format!("not confirmed within {deadline:?}; the last failure was: {cause}")
+                    }
+                    None => format!("not confirmed within {deadline:?} by {}", self.core.address()),
+                };
+                Err(Error::new(ErrorKind::DeadlineExceeded, operation, self.key.to_string(), why))
+            }
+        }
+    }
+
+    fn cause(&self) -> Option<Error> {
+        match &*self.state.borrow() {
+            RegistrationState::Reconnecting(_, cause) => Some(cause.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // An error means that the keeper has ended, and with it the registration.
+        let _ = self.core.send(Command::Remove { key: self.key.clone(), serial: self.serial, done: None });
+    }
+}

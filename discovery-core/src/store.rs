@@ -1,0 +1,185 @@
+//! What a backend implements: one store's answers and gap signals, and no policy.
+//!
+//! A backend speaks to its store. When to try again, how long to wait, what to keep while the store is away, and what a caller sees
+//! is decided once, by the [`Engine`](crate::Engine) that drives a [`Store`].
+//!
+//! Every call is made under a deadline by the engine: dropping the future must be safe, and the outcome of a dropped write is treated
+//! as unknown. No method retries, sleeps or reconnects by itself, except [`connect`](Store::connect), which tries the hosts it knows once.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::model::Key;
+use crate::{Error, Result};
+
+/// What a store can do and where its limits are; the conformance suite asserts each.
+#[derive(Debug, Clone)]
+pub struct Capabilities {
+    /// The name of the backend, such as `etcd`.
+    pub backend: &'static str,
+    /// Whether instances can be registered at all.
+    pub registers: bool,
+    /// The shortest TTL that the store grants.
+    pub min_ttl: Duration,
+    /// The longest TTL that the store grants.
+    pub max_ttl: Duration,
+    /// The largest record in bytes.
+    pub max_record: usize,
+    /// Whether a lease outlives the connection it was granted on, so that a reconnect writes nothing (R5).
+    pub lease_survives_reconnect: bool,
+    /// Whether a lease outlives a restart of the store that kept its data.
+    pub lease_survives_restart: bool,
+}
+
+/// A lease or session: while it is renewed, the records written with it stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The store's name for it.
+    pub id: u64,
+    /// The TTL that was granted, which may differ from the one asked for.
+    pub ttl: Duration,
+}
+
+/// The answer to a renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Renewal {
+    /// The lease holds for another TTL.
+    Held(Duration),
+    /// The store does not know the lease any more; everything written with it is gone or will be.
+    Lost,
+}
+
+/// Who wrote a record: the lease, and what else the store needs to recognise its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The lease that the record hangs on.
+    pub lease: Lease,
+    /// The store's own mark, such as a created path; empty where the lease says it all.
+    pub mark: Arc<str>,
+}
+
+/// The answer to a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// The record stands and others can read it.
+    Done(Owner),
+    /// Somebody newer owns the record; nothing was written (R6).
+    Superseded,
+    /// The lease is gone; nothing was written.
+    LeaseLost,
+}
+
+/// What an audit found out about the records that a lease should hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Records that should be there and are not, or do not hang on the lease.
+    pub missing: Vec<Key>,
+    /// Records that hang on the lease and should not be there, such as those of a write that came late.
+    pub orphans: Vec<Key>,
+}
+
+/// What a subscription is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The records of one service.
+    Service(Arc<str>),
+    /// The keys of all services; values are not needed.
+    Names,
+}
+
+/// A record as the store holds it, not yet believed.
+#[derive(Debug, Clone)]
+pub struct RawRecord {
+    /// The key as text, in the layout of [`KeySpace`](crate::KeySpace).
+    pub key: String,
+    /// The revision of the record's last change.
+    pub revision: u64,
+    /// The value; may be empty for [`Scope::Names`].
+    pub value: Vec<u8>,
+}
+
+/// One notification.
+#[derive(Debug, Clone)]
+pub enum RawChange {
+    /// A record was written.
+    Put(RawRecord),
+    /// A record is gone: its key, and the revision of its removal.
+    Delete(String, u64),
+}
+
+/// A cheap summary of a scope, compared with what the notifications led to (W8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest {
+    /// How many records there are.
+    pub count: usize,
+    /// The newest revision among them; 0 if there is none.
+    pub newest: u64,
+}
+
+/// Where [`Store::follow`] delivers. Its methods return at once and never fail.
+pub trait Sink: Send + Sync {
+    /// The whole set at one revision.
+    fn full(&self, revision: u64, records: Vec<RawRecord>);
+    /// Notifications, in the store's order where it has one.
+    fn changes(&self, revision: u64, changes: Vec<RawChange>);
+}
+
+/// One store, as an [`Engine`](crate::Engine) drives it.
+///
+/// Implemented by the authors of backends, called by the engine alone. What no implementation may ever do:
+/// deliver a set that is not complete at its revision, lose a change between [`Sink::full`] and the [`Sink::changes`] that follow it
+/// without returning from [`follow`](Self::follow), take an error for an empty set, or put a credential into an error.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The address without credentials, for messages.
+    fn address(&self) -> String;
+
+    /// What the store can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Reads keys back; the layout of all keys that this store writes.
+    fn parse_key(&self, key: &str) -> Option<Key>;
+
+    /// Makes a working connection, giving up the one before it, and returns once the store has answered on it.
+    async fn connect(&self) -> Result<()>;
+
+    /// Asks the store for an answer on the connection that the subscriptions use.
+    async fn ping(&self) -> Result<()>;
+
+    /// Opens a lease or session.
+    async fn grant(&self, ttl: Duration) -> Result<Lease>;
+
+    /// Renews a lease, and the records in `held` where they carry a TTL of their own.
+    async fn renew(&self, lease: &Lease, held: &[Key]) -> Result<Renewal>;
+
+    /// Compares what hangs on the lease with `held`.
+    async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit>;
+
+    /// Gives a lease up together with everything that hangs on it.
+    async fn revoke(&self, lease: &Lease) -> Result<()>;
+
+    /// Writes a record on a lease.
+    ///
+    /// Without `previous` it takes over whatever stands there. With `previous` it writes only if the record is absent,
+    /// nobody's (no lease), or still that owner's; otherwise it answers `Superseded`.
+    async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written>;
+
+    /// Removes a record if `owner` still owns it. That somebody else does, or nobody, is success too.
+    async fn remove(&self, key: &Key, owner: &Owner) -> Result<()>;
+
+    /// Delivers the full set and then every change of it, until continuity cannot be promised any longer.
+    ///
+    /// It returns the reason: `Gap` where reading anew mends it, anything else for a failure.
+    async fn follow(&self, scope: &Scope, sink: &dyn Sink) -> Error;
+
+    /// Summarises a scope without transferring it.
+    async fn digest(&self, scope: &Scope) -> Result<Digest>;
+
+    /// The local address from which the store is reached; `None` where there is no network between.
+    fn source_address(&self) -> Option<IpAddr> {
+        None
+    }
+}
