@@ -161,10 +161,11 @@ impl Balancer {
 impl Shared {
     fn pick(&self, context: &Context<'_>) -> Result<Pick> {
         let selection = self.selection.load();
-        if let (StalePolicy::RefuseAfter(limit), Some(since)) = (self.options.stale, selection.freshness.since()) {
-            if !selection.members.is_empty() && since.elapsed() > limit {
-                return Err(selection.too_stale());
-            }
+        if let (StalePolicy::RefuseAfter(limit), Some(since)) = (self.options.stale, selection.freshness.since())
+            && !selection.members.is_empty()
+            && since.elapsed() > limit
+        {
+            return Err(selection.too_stale());
         }
         let members = &selection.members;
         let picked = selection.picker.pick(members, context).filter(|index| *index < members.len());

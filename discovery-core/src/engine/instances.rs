@@ -113,10 +113,6 @@ impl Instances {
         entry.id.as_ref().is_some_and(|id| self.set.remove(id).is_some()) || !entry.readable
     }
 
-    fn recount(&mut self) {
-        self.unreadable = self.ledger.entries().values().filter(|(_, entry)| !entry.readable).count();
-    }
-
     fn extend_hold(&mut self, hold: Hold) {
         let since = self.release.map_or_else(Since::now, |(_, since)| since);
         self.release = Some((Instant::now() + hold.grace, since));
@@ -179,7 +175,8 @@ impl Model for Instances {
         if self.held.is_empty() {
             self.release = None;
         }
-        self.recount();
+        let unreadable = self.ledger.entries().values().filter(|(_, entry)| !entry.readable).count();
+        effect |= std::mem::replace(&mut self.unreadable, unreadable) != unreadable;
         self.revision = revision;
         self.loaded = true;
         effect
@@ -202,8 +199,8 @@ impl Model for Instances {
                         (false, true) => self.unreadable -= 1,
                         _ => {}
                     }
+                    effect |= changed || was_readable != entry.readable;
                     self.ledger.put(record.key, record.revision, entry);
-                    effect |= changed;
                 }
                 RawChange::Delete(key, at) => {
                     if let Some(entry) = self.ledger.delete(&key, at) {

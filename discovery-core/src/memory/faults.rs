@@ -11,80 +11,117 @@ use crate::{Error, ErrorKind, Result};
 enum Mode {
     Pass,
     Cut,
-    Freeze,
     SwallowReplies,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    mode: Mode,
+    /// Connections are numbered from 1; those up to this one are open and silent for ever.
+    frozen: u64,
 }
 
 /// The network between one handle and the store. Clones are the same link.
 #[derive(Debug, Clone)]
-pub struct MemoryLink {
-    mode: Arc<watch::Sender<Mode>>,
-    /// Counted for tests alone, so any ordering does.
-    connects: Arc<AtomicU64>,
-    requests: Arc<AtomicU64>,
+pub struct MemoryLink(Arc<Inner>);
+
+/// The counters are for tests alone and stand for themselves, so relaxed ordering suffices.
+#[derive(Debug)]
+struct Inner {
+    state: watch::Sender<State>,
+    connects: AtomicU64,
+    /// The number of the connection in use; 0 if there is none.
+    current: AtomicU64,
+    received: AtomicU64,
 }
 
 impl MemoryLink {
     pub(super) fn new() -> Self {
-        Self { mode: Arc::new(watch::Sender::new(Mode::Pass)), connects: Arc::default(), requests: Arc::default() }
+        Self(Arc::new(Inner {
+            state: watch::Sender::new(State { mode: Mode::Pass, frozen: 0 }),
+            connects: AtomicU64::new(0),
+            current: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        }))
     }
 
-    /// Everything works.
+    /// Everything works, except that a frozen connection stays frozen.
     pub fn pass(&self) {
-        self.mode.send_replace(Mode::Pass);
+        self.set(Mode::Pass);
     }
 
     /// Requests and subscriptions fail at once, and new connections are refused.
     pub fn cut(&self) {
-        self.mode.send_replace(Mode::Cut);
+        self.set(Mode::Cut);
     }
 
-    /// Nothing fails and nothing answers, as with a stopped server.
+    /// The connection in use stays open and falls silent for ever; new ones work.
     pub fn freeze(&self) {
-        self.mode.send_replace(Mode::Freeze);
+        let current = self.0.current.load(Ordering::Relaxed);
+        self.0.state.send_modify(|state| state.frozen = current);
     }
 
     /// Requests reach the store, answers do not come back.
     pub fn swallow_replies(&self) {
-        self.mode.send_replace(Mode::SwallowReplies);
+        self.set(Mode::SwallowReplies);
     }
 
     /// How many connections were attempted.
     pub fn connects(&self) -> u64 {
-        self.connects.load(Ordering::Relaxed)
+        self.0.connects.load(Ordering::Relaxed)
     }
 
-    /// How many requests were attempted, probes included.
-    pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+    /// Whether a connection is in use.
+    pub fn is_open(&self) -> bool {
+        self.0.current.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn count_connect(&self) {
-        self.connects.fetch_add(1, Ordering::Relaxed);
+    /// How many bytes of keys and values came from the store.
+    pub fn received(&self) -> u64 {
+        self.0.received.load(Ordering::Relaxed)
     }
 
-    /// Lets a request through to the store, once the link does.
-    pub(super) async fn there(&self) -> Result<()> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.until(|mode| mode != Mode::Freeze).await
+    pub(super) fn count_received(&self, bytes: usize) {
+        self.0.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Lets an answer back, once the link does.
-    pub(super) async fn back(&self) -> Result<()> {
-        self.until(|mode| mode == Mode::Pass || mode == Mode::Cut).await
+    pub(super) fn open(&self) {
+        let number = self.0.connects.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.current.store(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn hang_up(&self) {
+        self.0.current.store(0, Ordering::Relaxed);
+    }
+
+    /// Lets a request through to the store, once the link does; answers the connection that it went over.
+    pub(super) async fn there(&self) -> Result<u64> {
+        let connection = self.0.current.load(Ordering::Relaxed);
+        self.until(connection, |_| true).await.map(|()| connection)
+    }
+
+    /// Lets an answer back over the connection of its request, once the link does.
+    pub(super) async fn back(&self, connection: u64) -> Result<()> {
+        self.until(connection, |mode| mode != Mode::SwallowReplies).await
     }
 
     /// Returns when a subscription breaks.
     pub(super) async fn broken(&self) -> Error {
-        let mut mode = self.mode.subscribe();
+        let mut state = self.0.state.subscribe();
         // The sender lives in `self`, so waiting cannot fail; if it did, the link would be gone all the same.
-        let _ = mode.wait_for(|mode| *mode == Mode::Cut).await;
+        let _ = state.wait_for(|state| state.mode == Mode::Cut).await;
         refused()
     }
 
-    async fn until(&self, through: impl Fn(Mode) -> bool) -> Result<()> {
-        let mut mode = self.mode.subscribe();
-        match mode.wait_for(|mode| through(*mode)).await.map(|mode| *mode) {
+    fn set(&self, mode: Mode) {
+        self.0.state.send_modify(|state| state.mode = mode);
+    }
+
+    async fn until(&self, connection: u64, through: impl Fn(Mode) -> bool) -> Result<()> {
+        let mut state = self.0.state.subscribe();
+        let open =
+            state.wait_for(|state| state.mode == Mode::Cut || (connection > state.frozen && through(state.mode)));
+        match open.await.map(|state| state.mode) {
             Ok(Mode::Cut) | Err(_) => Err(refused()),
             Ok(_) => Ok(()),
         }

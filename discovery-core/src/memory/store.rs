@@ -41,9 +41,22 @@ impl Handle {
 
     /// Passes a request through the link in both directions.
     async fn ask<T>(&self, request: impl FnOnce(&mut super::State) -> T + Send) -> Result<T> {
-        self.link.there().await?;
+        let connection = self.link.there().await?;
         let answer = request(&mut self.store.lock());
-        self.link.back().await.map(|()| answer)
+        self.link.back(connection).await.map(|()| answer)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.link.hang_up();
+    }
+}
+
+fn size(change: &RawChange) -> usize {
+    match change {
+        RawChange::Put(record) => record.key.len() + record.value.len(),
+        RawChange::Delete(key, _) => key.len(),
     }
 }
 
@@ -62,7 +75,7 @@ impl Store for Handle {
     }
 
     async fn connect(&self) -> Result<()> {
-        self.link.count_connect();
+        self.link.open();
         self.ask(|_| ()).await
     }
 
@@ -125,10 +138,12 @@ impl Store for Handle {
             state.sweep();
             (state.revision(), state.arrivals(), state.range(&prefix), state.subscribe())
         });
-        let (revision, mut arrival, records, mut wake) = match opened.await {
-            Ok(opened) => opened,
-            Err(error) => return error,
+        let connection = self.link.there().await;
+        let (connection, (revision, mut arrival, records, mut wake)) = match (connection, opened.await) {
+            (Ok(connection), Ok(opened)) => (connection, opened),
+            (Err(error), _) | (_, Err(error)) => return error,
         };
+        self.link.count_received(records.iter().map(|record| record.key.len() + record.value.len()).sum());
         sink.full(revision, records);
         loop {
             let (expiry, news) = {
@@ -140,7 +155,7 @@ impl Store for Handle {
                 return Error::new(ErrorKind::Gap, "follow", prefix, "the notifications were compacted");
             };
             arrival = now;
-            if let Err(error) = self.link.back().await {
+            if let Err(error) = self.link.back(connection).await {
                 return error;
             }
             let about = |change: &RawChange| match change {
@@ -148,6 +163,7 @@ impl Store for Handle {
                 RawChange::Delete(key, _) => key.starts_with(&prefix),
             };
             let news: Vec<_> = news.into_iter().filter(|(_, change)| about(change)).collect();
+            self.link.count_received(news.iter().map(|(_, change)| size(change)).sum());
             if let Some((revision, _)) = news.last() {
                 sink.changes(*revision, news.into_iter().map(|(_, change)| change).collect());
             }

@@ -1,0 +1,48 @@
+//! Starts, stops, freezes and cuts real servers for tests.
+//!
+//! [`Etcd`] runs a server of one test with its own ports, data and log, and ends it with the test.
+//! [`Proxy`] stands between a client and a server and misbehaves as a network does.
+//! [`ServerProcess`] starts, freezes and ends any server program, and does not let it outlive the test process.
+//! [`Port`] reserves a loopback port against all other tests on the machine.
+//! [`eventually`] waits for something that happens soon, and says what it saw when it does not.
+//! [`skip_unless_available!`] skips a test loudly where a server is not installed.
+//!
+//! Everything listens and dials on loopback only, and needs Unix and the real clock: a runtime with paused time makes every limit
+//! pass at once.
+//! Fallible functions return [`std::io::Result`], so that a test can pass on every failure with `?`.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use discovery_harness::{Etcd, Proxy, eventually, skip_unless_available};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! skip_unless_available!("etcd", "etcdctl");
+//! let etcd = Etcd::start().await?;
+//! let proxy = Proxy::start(etcd.socket_address()).await?;
+//! let client = tokio::net::TcpStream::connect(proxy.address()).await?;
+//! eventually(Duration::from_secs(1), "one open connection", async || proxy.open() == 1).await;
+//! proxy.cut().await;
+//! # drop(client);
+//! # Ok(())
+//! # }
+//! ```
+
+mod availability;
+mod child;
+mod etcd;
+mod log;
+mod poll;
+mod port;
+mod probe;
+mod process;
+mod proxy;
+mod spawner;
+mod tool;
+
+pub use availability::{available, find};
+pub use etcd::{Etcd, EtcdOptions};
+pub use poll::{Sight, eventually};
+pub use port::{Port, free_port};
+pub use process::ServerProcess;
+pub use proxy::Proxy;

@@ -1,0 +1,11 @@
+//! The harness keeps its own promises.
+
+mod availability;
+mod etcd;
+mod network;
+mod poll;
+mod port;
+mod process;
+mod proxy_cut;
+mod proxy_hold;
+mod proxy_pass;
