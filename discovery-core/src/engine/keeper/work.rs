@@ -159,13 +159,14 @@ impl Keeper {
             Ok(Written::Done(_)) => {
                 slot.claimed = true;
                 slot.backoff.reset();
-                slot.answer(version, &Ok(()));
+                // The state comes first: whoever hears the answer may look at it at once.
                 if slot.version == version {
                     slot.dirty = false;
                     slot.set_state(RegistrationState::Registered);
                 } else {
                     self.due.insert((Instant::now(), key));
                 }
+                slot.answer(version, &Ok(()));
             }
             Ok(Written::Superseded) => {
                 tracing::warn!(%key, "a newer owner registered the same id; this registration ends");

@@ -1,0 +1,100 @@
+//! Reading a scope: in pages at one revision, or as a summary.
+
+use discovery_core::store::{Digest, RawRecord};
+use discovery_core::{Error, ErrorKind, Result};
+use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
+
+use crate::connection::MAX_ANSWER;
+use crate::error::{classify, is_answer_too_large};
+
+/// Records a page at first. With small records a page is far below the decoding limit; with large ones it is halved until it is.
+const PAGE: i64 = 1_000;
+
+/// A full set at one revision.
+pub(crate) struct Loaded {
+    pub(crate) revision: i64,
+    pub(crate) records: Vec<RawRecord>,
+}
+
+/// Reads everything under a prefix at one revision, however large it is.
+pub(crate) async fn load(client: &Client, prefix: &str, values: bool) -> Result<Loaded> {
+    let mut kv = client.kv_client().max_decoding_message_size(MAX_ANSWER);
+    let end = range_end(prefix);
+    let (mut from, mut revision, mut page) = (prefix.as_bytes().to_vec(), 0, PAGE);
+    let mut records = Vec::new();
+    loop {
+        let mut options = GetOptions::new().with_range(end.clone()).with_limit(page).with_revision(revision);
+        if !values {
+            options = options.with_keys_only();
+        }
+        let mut answer = match kv.get(from.clone(), Some(options)).await {
+            Ok(answer) => answer,
+            Err(error) if page > 1 && is_answer_too_large(&error) => {
+                page /= 2;
+                continue;
+            }
+            Err(error) => return Err(classify(error, "read", prefix)),
+        };
+        let header = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        if revision == 0 {
+            if header == 0 {
+                return Err(Error::new(ErrorKind::Internal, "read", prefix, "the answer has no revision"));
+            }
+            revision = header;
+        }
+        let more = answer.more();
+        for record in answer.take_kvs() {
+            let at = record.mod_revision().unsigned_abs();
+            let (key, value) = record.into_key_value();
+            from.clone_from(&key);
+            records.push(RawRecord { key: text(key), revision: at, value });
+        }
+        if !more {
+            return Ok(Loaded { revision, records });
+        }
+        // The next page begins right behind the last key.
+        from.push(0);
+    }
+}
+
+/// Counts what is under a prefix and finds its newest revision, transferring one key.
+pub(crate) async fn digest(client: &Client, prefix: &str) -> Result<Digest> {
+    let options = GetOptions::new()
+        .with_range(range_end(prefix))
+        .with_keys_only()
+        .with_sort(SortTarget::Mod, SortOrder::Descend)
+        .with_limit(1);
+    let answer = client.kv_client().get(prefix, Some(options)).await.map_err(|e| classify(e, "count", prefix))?;
+    Ok(Digest {
+        count: usize::try_from(answer.count()).unwrap_or(0),
+        newest: answer.kvs().first().map_or(0, |record| record.mod_revision().unsigned_abs()),
+    })
+}
+
+/// The first key behind all keys with this prefix. Prefixes end with `/`, so the last byte can always be raised.
+pub(crate) fn range_end(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0] // etcd's way to say "to the end".
+}
+
+/// Keys of this layout are ASCII; any other is kept recognisable for the report.
+pub(crate) fn text(key: Vec<u8>) -> String {
+    String::from_utf8(key).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w11_a_range_ends_with_its_separator() {
+        assert_eq!(range_end("/discovery/pay/"), b"/discovery/pay0");
+        assert_eq!(range_end("\u{7f}"), b"\x80");
+    }
+}
