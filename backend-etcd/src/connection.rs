@@ -82,7 +82,10 @@ impl Connection {
 
     /// Gives the client up and tries each host once, beginning after the one that failed.
     pub(crate) async fn connect(&self, probe_key: &str) -> Result<()> {
-        self.replace(None);
+        if self.replace(None).is_some() {
+            // The host in use has failed; asking it again first would cost what is left of the TTL.
+            self.next.fetch_add(1, Ordering::Relaxed);
+        }
         let mut last = None;
         for _ in 0..self.hosts.len() {
             let at = self.next.load(Ordering::Relaxed) % self.hosts.len();
@@ -124,8 +127,8 @@ impl Connection {
         Ok(Live { streams: Streams::new(client.watch_client().max_decoding_message_size(MAX_ANSWER)), client, source })
     }
 
-    fn replace(&self, live: Option<Arc<Live>>) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = live;
+    fn replace(&self, live: Option<Arc<Live>>) -> Option<Arc<Live>> {
+        std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), live)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The conformance suite on the in-memory backend, on paused time.
 
-use std::sync::Arc;
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,12 +10,13 @@ use discovery_core::conformance::{Fixture, Link};
 use discovery_core::memory::{MemoryLink, MemoryStore};
 use discovery_core::{Backend, Policy, Result};
 
-struct Memory(MemoryStore);
+/// The store, and the links of all handles.
+struct Memory(MemoryStore, Mutex<Vec<MemoryLink>>);
 
 #[async_trait]
 impl Fixture for Memory {
     async fn start() -> Option<Self> {
-        Some(Self(MemoryStore::new()))
+        Some(Self(MemoryStore::new(), Mutex::default()))
     }
 
     fn ttl(&self) -> Duration {
@@ -22,6 +25,7 @@ impl Fixture for Memory {
 
     async fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<dyn Link>)> {
         let (backend, link) = self.0.open(prefix, policy)?;
+        self.1.lock().unwrap().push(link.clone());
         Ok((backend, Arc::new(Wire(link))))
     }
 
@@ -53,6 +57,16 @@ impl Fixture for Memory {
         self.0.compact();
     }
 
+    async fn deny_reads(&self, denied: bool) {
+        self.0.deny_reads(denied);
+    }
+
+    async fn freeze_store(&self, frozen: bool) {
+        for link in self.1.lock().unwrap().iter() {
+            if frozen { link.stop() } else { link.pass() }
+        }
+    }
+
     async fn restart(&self) {
         // Nothing in this store depends on a connection, so a restart that keeps its data is a gap in the notifications.
         self.0.compact();
@@ -81,6 +95,10 @@ impl Link for Wire {
 
     async fn swallow_replies(&self) {
         self.0.swallow_replies();
+    }
+
+    async fn delay(&self, delay: Duration) {
+        self.0.delay(delay);
     }
 
     fn connects(&self) -> u64 {

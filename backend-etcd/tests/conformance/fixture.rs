@@ -30,11 +30,7 @@ impl EtcdFixture {
 }
 
 /// Opens a handle through a proxy of its own.
-pub(crate) async fn open_through(
-    server: &Etcd,
-    prefix: &str,
-    policy: Policy,
-) -> Result<(Arc<dyn Backend>, Arc<Wire>)> {
+pub(crate) async fn open_through(server: &Etcd, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<Wire>)> {
     let proxy = Proxy::start(server.socket_address()).await.expect("a proxy");
     let url: RegistryUrl = format!("etcd://{}{prefix}", proxy.address()).parse()?;
     Ok((discovery_etcd::open(&url, policy)?, Arc::new(Wire(proxy))))
@@ -98,6 +94,28 @@ impl Fixture for EtcdFixture {
         self.client().await.kv_client().compact(revision, None).await.expect("a compaction");
     }
 
+    async fn deny_reads(&self, denied: bool) {
+        let root = ["--user", "root:root"];
+        let commands: &[&[&str]] = if denied {
+            &[
+                &["user", "add", "root:root"],
+                &["user", "grant-role", "root", "root"],
+                &["role", "add", "guest"],
+                &["auth", "enable"],
+            ]
+        } else {
+            &[&["auth", "disable"]]
+        };
+        for command in commands {
+            let whole: Vec<_> = if denied { command.to_vec() } else { root.iter().chain(*command).copied().collect() };
+            self.server.ctl(&whole).await.expect("a changed right");
+        }
+    }
+
+    async fn freeze_store(&self, frozen: bool) {
+        if frozen { self.server.freeze() } else { self.server.thaw() }.expect("a signal");
+    }
+
     async fn restart(&self) {
         self.server.kill().expect("a killed etcd");
         self.server.start_again().await.expect("a restarted etcd");
@@ -129,6 +147,10 @@ impl Link for Wire {
 
     async fn swallow_replies(&self) {
         self.0.swallow_replies().await.expect("a swallowing proxy");
+    }
+
+    async fn delay(&self, delay: Duration) {
+        self.0.delay(delay).await.expect("a slow proxy");
     }
 
     fn connects(&self) -> u64 {

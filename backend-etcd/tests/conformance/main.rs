@@ -1,5 +1,10 @@
-//! The etcd backend on real servers: the conformance suite, and the field cases that name etcd.
+//! The etcd backend on real servers: the conformance suite, and what is particular to etcd.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod auth;
 mod fixture;
+mod hosts;
+mod limits;
 
 discovery_core::conformance!(fixture::EtcdFixture, #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);

@@ -42,6 +42,12 @@ pub trait Fixture: Send + Sync + Sized + 'static {
     /// Makes the notifications so far unavailable to whoever is disconnected.
     async fn forget_history(&self);
 
+    /// Takes the right to read from all handles, and gives it back; what is open may stay open.
+    async fn deny_reads(&self, denied: bool);
+
+    /// Stops the store's process without closing anything, as SIGSTOP does, and lets it go on.
+    async fn freeze_store(&self, frozen: bool);
+
     /// Stops the store and starts it again with its data.
     async fn restart(&self);
 
@@ -64,6 +70,9 @@ pub trait Link: Send + Sync {
 
     /// Requests reach the store, answers do not come back.
     async fn swallow_replies(&self);
+
+    /// Everything works, and takes this much longer in either direction.
+    async fn delay(&self, delay: Duration);
 
     /// How many connections were attempted so far.
     fn connects(&self) -> u64;

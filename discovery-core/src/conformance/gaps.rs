@@ -64,7 +64,7 @@ async fn cut_off<F: Fixture>(stage: &Stage<F>, policy: crate::Policy) -> (Arc<dy
 }
 
 /// W2: what died in a gap is gone after it, with exactly one removal, also if the store forgot what happened meanwhile.
-pub async fn w02_a_gap_is_compared_not_merged<F: Fixture>(stage: Stage<F>) {
+pub async fn w02_f02_a_gap_is_compared_not_merged<F: Fixture>(stage: Stage<F>) {
     let (_backend, link, watch) = cut_off(&stage, stage.policy()).await;
     let before = watch.latest().unwrap_or_else(|| fail("no set"));
     stage.fixture.delete_raw(&path("pay", "b")).await;

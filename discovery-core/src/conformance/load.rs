@@ -112,7 +112,7 @@ pub async fn l03_a_change_costs_one_record<F: Fixture>(stage: Stage<F>) {
 }
 
 /// L4: six thousand records of a kibibyte are read whole, in a few seconds, and then followed.
-pub async fn l04_a_large_set_is_read_whole<F: Fixture>(stage: Stage<F>) {
+pub async fn l04_f17_a_large_set_is_read_whole<F: Fixture>(stage: Stage<F>) {
     let (backend, _) = stage.handle().await;
     let padding = "x".repeat(1024);
     let large: Vec<_> = many("pay", 6_000)

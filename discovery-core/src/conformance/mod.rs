@@ -10,6 +10,7 @@
 //! [`Capabilities`](crate::store::Capabilities), and the suite then asserts what it does instead: nothing is skipped silently.
 //! Where a store is not installed, [`Fixture::start`] answers `None` and says so on standard error.
 
+mod field;
 mod fixture;
 mod gaps;
 mod load;
@@ -18,6 +19,7 @@ mod repair;
 mod stage;
 mod watching;
 
+pub use field::*;
 pub use fixture::{Fixture, Link};
 pub use gaps::*;
 pub use load::*;
@@ -62,11 +64,11 @@ macro_rules! conformance {
             r12_what_cannot_work_is_refused_before_it_is_sent,
             w01_the_first_set_is_full_even_if_empty,
             w02_no_change_is_lost_while_watches_open,
-            w02_a_gap_is_compared_not_merged,
+            w02_f02_a_gap_is_compared_not_merged,
             w03_a_slow_reader_gets_the_newest_set,
             w04_an_outage_empties_nothing,
             w05_a_watch_ends_only_with_its_backend,
-            w06_a_bad_record_hides_nobody,
+            w06_f09_a_bad_record_hides_nobody,
             w06_the_last_good_value_is_kept,
             w07_watches_share_one_subscription,
             w08_sets_converge_without_notifications,
@@ -74,15 +76,24 @@ macro_rules! conformance {
             w09_a_sharp_shrink_across_a_gap_is_held,
             w09_without_the_brake_the_store_is_believed,
             w10_a_watch_never_goes_back,
-            w11_names_are_isolated,
-            w11_namespaces_are_isolated,
+            w11_f07_names_are_isolated,
+            w11_f07_namespaces_are_isolated,
             w12_a_silent_connection_is_replaced,
             w13_a_store_that_comes_late_is_awaited,
             watching_services_lists_their_names,
             l01_an_outage_costs_few_attempts,
             l02_a_return_costs_what_is_held,
             l03_a_change_costs_one_record,
-            l04_a_large_set_is_read_whole,
+            l04_f17_a_large_set_is_read_whole,
+            f01_an_outage_of_a_minute_ends_in_a_renewed_registration,
+            f03_a_consumer_that_was_there_first_sees_every_provider,
+            f04_a_network_that_falls_silent_is_replaced,
+            f04_a_stopped_server_is_noticed,
+            f05_the_last_instance_leaves,
+            f06_a_refused_read_empties_nothing,
+            f15_ending_is_bounded_and_made_up_for,
+            f18_identities_neither_collide_nor_double,
+            f20_watches_opened_during_churn_end_at_the_stores_set,
         );
     };
     (@tests $fixture:ty, #[$attribute:meta], $($name:ident),* $(,)?) => {

@@ -105,7 +105,7 @@ pub async fn w05_a_watch_ends_only_with_its_backend<F: Fixture>(stage: Stage<F>)
 }
 
 /// W6: bad records are skipped and counted, their neighbours stay, and removing them removes nobody else.
-pub async fn w06_a_bad_record_hides_nobody<F: Fixture>(stage: Stage<F>) {
+pub async fn w06_f09_a_bad_record_hides_nobody<F: Fixture>(stage: Stage<F>) {
     let (backend, _) = stage.handle().await;
     stage.put(&[instance("pay", "a")]).await;
     let prefix = space("").service_prefix("pay");
@@ -192,7 +192,7 @@ pub async fn w07_watches_share_one_subscription<F: Fixture>(stage: Stage<F>) {
 }
 
 /// W11: names that begin alike, differ in case or hold separators never see each other.
-pub async fn w11_names_are_isolated<F: Fixture>(stage: Stage<F>) {
+pub async fn w11_f07_names_are_isolated<F: Fixture>(stage: Stage<F>) {
     let (backend, _) = stage.handle().await;
     let names = ["pay", "pay-v2", "pay/v2", "payroll", "PAY", "pay%2Fv2", "..", "Zahlung ü", "*", "pay/"];
     let mut held = Vec::new();
@@ -219,7 +219,7 @@ pub async fn w11_names_are_isolated<F: Fixture>(stage: Stage<F>) {
 }
 
 /// W11: namespaces that begin alike never see each other.
-pub async fn w11_namespaces_are_isolated<F: Fixture>(stage: Stage<F>) {
+pub async fn w11_f07_namespaces_are_isolated<F: Fixture>(stage: Stage<F>) {
     let prefixes = ["/prod", "/prod-eu", "/prod/eu"];
     let mut held = Vec::new();
     for prefix in prefixes {

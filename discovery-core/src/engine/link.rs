@@ -120,11 +120,11 @@ impl Link {
 
     async fn probe_until_dead(&self) -> Error {
         loop {
-            tokio::select! {
-                () = sleep(self.policy.probe) => {}
-                () = self.suspicion.notified() => {}
-            }
-            let limit = self.policy.timeout;
+            let limit = tokio::select! {
+                () = sleep(self.policy.probe) => self.policy.timeout,
+                // Somebody waited in vain already. What is left of the TTL is needed to reach another host.
+                () = self.suspicion.notified() => self.policy.timeout / 3,
+            };
             match timeout(limit, self.store.ping()).await {
                 Ok(Ok(())) => {}
                 // A refusal is an answer: the link works.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -11,6 +12,7 @@ use crate::{Error, ErrorKind, Result};
 enum Mode {
     Pass,
     Cut,
+    Stop,
     SwallowReplies,
 }
 
@@ -19,6 +21,7 @@ struct State {
     mode: Mode,
     /// Connections are numbered from 1; those up to this one are open and silent for ever.
     frozen: u64,
+    delay: Duration,
 }
 
 /// The network between one handle and the store. Clones are the same link.
@@ -38,7 +41,7 @@ struct Inner {
 impl MemoryLink {
     pub(super) fn new() -> Self {
         Self(Arc::new(Inner {
-            state: watch::Sender::new(State { mode: Mode::Pass, frozen: 0 }),
+            state: watch::Sender::new(State { mode: Mode::Pass, frozen: 0, delay: Duration::ZERO }),
             connects: AtomicU64::new(0),
             current: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -48,6 +51,12 @@ impl MemoryLink {
     /// Everything works, except that a frozen connection stays frozen.
     pub fn pass(&self) {
         self.set(Mode::Pass);
+        self.delay(Duration::ZERO);
+    }
+
+    /// Requests and answers each take this much longer.
+    pub fn delay(&self, delay: Duration) {
+        self.0.state.send_modify(|state| state.delay = delay);
     }
 
     /// Requests and subscriptions fail at once, and new connections are refused.
@@ -59,6 +68,11 @@ impl MemoryLink {
     pub fn freeze(&self) {
         let current = self.0.current.load(Ordering::Relaxed);
         self.0.state.send_modify(|state| state.frozen = current);
+    }
+
+    /// Nothing fails and nothing answers, new connections neither, as with a stopped server.
+    pub fn stop(&self) {
+        self.set(Mode::Stop);
     }
 
     /// Requests reach the store, answers do not come back.
@@ -97,12 +111,12 @@ impl MemoryLink {
     /// Lets a request through to the store, once the link does; answers the connection that it went over.
     pub(super) async fn there(&self) -> Result<u64> {
         let connection = self.0.current.load(Ordering::Relaxed);
-        self.until(connection, |_| true).await.map(|()| connection)
+        self.until(connection, |mode| mode != Mode::Stop).await.map(|()| connection)
     }
 
     /// Lets an answer back over the connection of its request, once the link does.
     pub(super) async fn back(&self, connection: u64) -> Result<()> {
-        self.until(connection, |mode| mode != Mode::SwallowReplies).await
+        self.until(connection, |mode| mode != Mode::SwallowReplies && mode != Mode::Stop).await
     }
 
     /// Returns when a subscription breaks.

@@ -103,8 +103,16 @@ impl MemoryStore {
         self.lock().replay(count);
     }
 
+    /// Refuses to read sets, or reads them again; subscriptions that are open go on.
+    pub fn deny_reads(&self, denied: bool) {
+        self.lock().deny_reads(denied);
+    }
+
+    /// Nobody ever sees a record whose lease has ended, whether or not somebody watches.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sweep();
+        state
     }
 }
 

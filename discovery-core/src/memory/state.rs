@@ -30,6 +30,7 @@ pub(super) struct State {
     /// What arrived before this number is no longer in the history.
     compacted: u64,
     losing: usize,
+    reads_denied: bool,
     /// Wakes followers; the value is the number of the last arrival.
     wake: watch::Sender<u64>,
 }
@@ -45,6 +46,7 @@ impl Default for State {
             arrivals: 0,
             compacted: 0,
             losing: 0,
+            reads_denied: false,
             wake: watch::Sender::new(0),
         }
     }
@@ -67,9 +69,19 @@ impl State {
         self.records.get(key)
     }
 
-    pub(super) fn range(&self, prefix: &str) -> Vec<RawRecord> {
+    /// The records under a prefix; `None` while reading is denied.
+    pub(super) fn range(&self, prefix: &str) -> Option<Vec<RawRecord>> {
+        if self.reads_denied {
+            return None;
+        }
         let records = self.records.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-        records.map(|(key, r)| RawRecord { key: key.clone(), revision: r.revision, value: r.value.clone() }).collect()
+        let raw =
+            |(key, r): (&String, &Stored)| RawRecord { key: key.clone(), revision: r.revision, value: r.value.clone() };
+        Some(records.map(raw).collect())
+    }
+
+    pub(super) fn deny_reads(&mut self, denied: bool) {
+        self.reads_denied = denied;
     }
 
     /// The keys that hang on a lease.
@@ -101,19 +113,16 @@ impl State {
 
     /// Renews a lease that is still alive.
     pub(super) fn renew(&mut self, id: u64) -> Option<Duration> {
-        self.sweep();
         let (ttl, expires) = self.leases.get_mut(&id)?;
         *expires = Instant::now() + *ttl;
         Some(*ttl)
     }
 
-    pub(super) fn is_alive(&mut self, id: u64) -> bool {
-        self.sweep();
+    pub(super) fn is_alive(&self, id: u64) -> bool {
         self.leases.contains_key(&id)
     }
 
-    pub(super) fn lease_count(&mut self) -> usize {
-        self.sweep();
+    pub(super) fn lease_count(&self) -> usize {
         self.leases.len()
     }
 

@@ -53,6 +53,10 @@ impl Drop for Handle {
     }
 }
 
+fn denied(prefix: &str) -> Error {
+    Error::new(ErrorKind::PermissionDenied, "read", prefix, "reading is denied")
+}
+
 fn size(change: &RawChange) -> usize {
     match change {
         RawChange::Put(record) => record.key.len() + record.value.len(),
@@ -134,21 +138,18 @@ impl Store for Handle {
 
     async fn follow(&self, scope: &Scope, sink: &dyn Sink) -> Error {
         let prefix = self.prefix(scope);
-        let opened = self.ask(|state| {
-            state.sweep();
-            (state.revision(), state.arrivals(), state.range(&prefix), state.subscribe())
-        });
+        let opened = self.ask(|state| (state.revision(), state.arrivals(), state.range(&prefix), state.subscribe()));
         let connection = self.link.there().await;
         let (connection, (revision, mut arrival, records, mut wake)) = match (connection, opened.await) {
             (Ok(connection), Ok(opened)) => (connection, opened),
             (Err(error), _) | (_, Err(error)) => return error,
         };
+        let Some(records) = records else { return denied(&prefix) };
         self.link.count_received(records.iter().map(|record| record.key.len() + record.value.len()).sum());
         sink.full(revision, records);
         loop {
             let (expiry, news) = {
-                let mut state = self.store.lock();
-                state.sweep();
+                let state = self.store.lock();
                 (state.next_expiry(), state.since(arrival).map(|news| (news, state.arrivals())))
             };
             let Some((news, now)) = news else {
@@ -190,7 +191,8 @@ impl Store for Handle {
     }
 
     async fn digest(&self, scope: &Scope) -> Result<Digest> {
-        let records = self.ask(|state| state.range(&self.prefix(scope))).await?;
+        let prefix = self.prefix(scope);
+        let records = self.ask(|state| state.range(&prefix)).await?.ok_or_else(|| denied(&prefix))?;
         let newest = records.iter().map(|record| record.revision).max().unwrap_or(0);
         Ok(Digest { count: records.len(), newest })
     }

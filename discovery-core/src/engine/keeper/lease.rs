@@ -46,6 +46,8 @@ impl Holding {
 
     pub(super) fn revoked(&mut self) {
         self.busy = false;
+        // Whoever registered meanwhile must not wait for the old lease's next renewal.
+        self.next = Instant::now();
     }
 
     /// An audit soon finds what a write of unknown outcome left behind.

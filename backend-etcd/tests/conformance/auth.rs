@@ -1,0 +1,167 @@
+//! Accounts and rights (F14).
+
+use std::time::Duration;
+
+use discovery_core::conformance::{Fixture, Link, eventually};
+use discovery_core::{ErrorKind, Instance, Policy, RegisterOptions, RegistryUrl};
+use discovery_harness::{Etcd, EtcdOptions, Proxy};
+
+use crate::fixture::{EtcdFixture, Wire};
+
+const SETTLE: Duration = Duration::from_secs(3 + 2 + 3);
+
+fn policy() -> Policy {
+    let mut policy = Policy::default();
+    policy.ttl = Duration::from_secs(3);
+    policy.backoff = Duration::from_secs(2);
+    policy.probe = Duration::from_secs(1);
+    policy
+}
+
+fn instance(id: &str) -> Instance {
+    Instance::builder("pay").id(id).endpoint("grpc://127.0.0.1:9000").build().unwrap()
+}
+
+/// A server with accounts whose tokens live for three seconds: `app` may use the default prefix.
+async fn guarded() -> Option<Etcd> {
+    if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
+        return None;
+    }
+    let options = EtcdOptions::default().with_args(["--auth-token-ttl", "3"]);
+    let server = Etcd::start_with(options).await.expect("a started etcd");
+    for command in [
+        "user add root:root-secret",
+        "user grant-role root root",
+        "role add app",
+        "role grant-permission app --prefix=true readwrite /discovery/",
+        "user add app:app-secret",
+        "user grant-role app app",
+        "auth enable",
+    ] {
+        let words: Vec<_> = command.split(' ').collect();
+        server.ctl(&words).await.expect("an account");
+    }
+    Some(server)
+}
+
+async fn as_root(server: &Etcd, command: &str) -> String {
+    let words: Vec<_> = "--user root:root-secret".split(' ').chain(command.split(' ')).collect();
+    server.ctl(&words).await.expect("a command of root's")
+}
+
+async fn revoke_all_leases(server: &Etcd) {
+    for lease in as_root(server, "lease list").await.lines().skip(1) {
+        as_root(server, &format!("lease revoke {lease}")).await;
+    }
+}
+
+/// A token that expired while everything was idle stops nothing: neither repairs, nor registrations, nor watches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f14_an_expired_token_is_renewed() {
+    let Some(server) = guarded().await else { return };
+    let url: RegistryUrl = format!("etcd://app:app-secret@{}", server.address()).parse().unwrap();
+    let backend = discovery_etcd::open(&url, policy()).unwrap();
+    let first = backend.register(instance("a"), RegisterOptions::default()).await.unwrap();
+    let watch = backend.watch("pay");
+    let idle = tokio::time::Instant::now() + Duration::from_secs(10);
+    for round in 0..2 {
+        tokio::time::sleep_until(idle + Duration::from_secs(10 * round)).await;
+        revoke_all_leases(&server).await;
+        let id = format!("late-{round}");
+        let second = backend.register(instance(&id), RegisterOptions::default()).await.unwrap();
+        eventually(SETTLE, "both to be registered", async || match watch.latest() {
+            Some(set) if set.get("a").is_some() && set.get(&id).is_some() && set.len() == 2 => Ok(()),
+            other => Err(format!("{other:?}, {:?}, {:?}", first.state(), second.state())),
+        })
+        .await;
+        assert!(first.state().is_registered() && watch.freshness().is_live());
+        // A change of the accounts makes every token stale at once.
+        as_root(&server, &format!("user add other-{round}:x")).await;
+        second.deregister().await.unwrap();
+    }
+}
+
+/// A wrong password is a typed error at once, is not tried in a loop, and is never printed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f14_a_wrong_password_is_said_and_not_hammered() {
+    let Some(server) = guarded().await else { return };
+    let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
+    let url: RegistryUrl = format!("etcd://app:hunter2@{}", proxy.0.address()).parse().unwrap();
+    // The default backoff, which the bound belongs to.
+    let mut policy = policy();
+    policy.backoff = Policy::default().backoff;
+    let backend = discovery_etcd::open(&url, policy).unwrap();
+    let watch = backend.watch("pay");
+    let options = RegisterOptions::default().with_deadline(Duration::from_secs(3));
+    let error = backend.register(instance("a"), options).await.unwrap_err();
+    assert!(error.message().contains("authentication failed"), "{error}");
+    assert!(!format!("{error:?} {backend:?} {watch:?}", backend = url).contains("hunter2"));
+    eventually(SETTLE, "the watch to name the reason", async || match watch.freshness().cause() {
+        Some(cause) if cause.kind() == ErrorKind::Unauthenticated => Ok(()),
+        _ => Err(watch.freshness()),
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    // A connection is opened for each authentication.
+    assert!(proxy.connects() <= 10, "{} attempts", proxy.connects());
+}
+
+/// The role's right to read is revoked: no set is emptied, and a real removal shows once it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f06_a_revoked_role_empties_nothing() {
+    let Some(server) = guarded().await else { return };
+    let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
+    let url: RegistryUrl = format!("etcd://app:app-secret@{}", proxy.0.address()).parse().unwrap();
+    let writer_url: RegistryUrl = format!("etcd://root:root-secret@{}", server.address()).parse().unwrap();
+    let (reader, writer) =
+        (discovery_etcd::open(&url, policy()).unwrap(), discovery_etcd::open(&writer_url, policy()).unwrap());
+    let mut held = Vec::new();
+    for id in ["a", "b", "c"] {
+        held.push(writer.register(instance(id), RegisterOptions::default()).await.unwrap());
+    }
+    let watch = reader.watch("pay");
+    assert_eq!(watch.ready(SETTLE).await.unwrap().len(), 3);
+    as_root(&server, "role revoke-permission app /discovery/ --prefix").await;
+    proxy.cut().await;
+    eventually(SETTLE, "the outage", async || if watch.freshness().is_stale() { Ok(()) } else { Err(()) }).await;
+    proxy.pass().await;
+    eventually(SETTLE, "the refusal", async || match watch.freshness().cause() {
+        Some(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(watch.freshness()),
+    })
+    .await;
+    assert_eq!(watch.latest().unwrap().len(), 3);
+    as_root(&server, "role grant-permission app --prefix=true readwrite /discovery/").await;
+    held.remove(1).deregister().await.unwrap();
+    eventually(SETTLE, "the real removal", async || match watch.latest() {
+        Some(set) if set.len() == 2 && set.get("b").is_none() && set.freshness().is_live() => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+}
+
+/// Missing rights are a typed error at once, and nothing is left behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r01_a_missing_right_is_said_at_once() {
+    let Some(server) = guarded().await else { return };
+    let url: RegistryUrl = format!("etcd://app:app-secret@{}/elsewhere", server.address()).parse().unwrap();
+    let backend = discovery_etcd::open(&url, policy()).unwrap();
+    let begun = tokio::time::Instant::now();
+    let error = backend.register(instance("a"), RegisterOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert_eq!(
+        backend.watch("pay").ready(Duration::from_secs(2)).await.unwrap_err().kind(),
+        ErrorKind::DeadlineExceeded
+    );
+}
+
+/// The suite's way to take rights away and give them back really does both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fixture_takes_rights_away() {
+    let Some(fixture) = EtcdFixture::start().await else { return };
+    fixture.deny_reads(true).await;
+    assert!(fixture.client().await.kv_client().get("/", None).await.is_err());
+    fixture.deny_reads(false).await;
+    assert!(fixture.client().await.kv_client().get("/", None).await.is_ok());
+}

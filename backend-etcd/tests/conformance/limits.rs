@@ -1,0 +1,92 @@
+//! What etcd limits: answers of 4 MiB, and its space.
+
+use std::time::Duration;
+
+use discovery_core::conformance::{Fixture, eventually};
+use discovery_core::{ErrorKind, Instance, Key, KeySpace, RegisterOptions, RegistryUrl, encode};
+use discovery_harness::{Etcd, EtcdOptions};
+
+use crate::fixture::EtcdFixture;
+
+fn large(id: &str, bytes: usize) -> Instance {
+    let builder = Instance::builder("pay").id(id).endpoint("grpc://127.0.0.1:9000");
+    builder.metadata("padding", "x".repeat(bytes)).build().unwrap()
+}
+
+/// Ten thousand instances of a kibibyte in one service, and sixty of a megabyte in another: both are read whole and followed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l04_f17_sets_far_above_the_decoding_limit() {
+    let Some(fixture) = EtcdFixture::start().await else { return };
+    let space = KeySpace::new("").unwrap();
+    let key = |service: &str, id: &str| space.key(&Key { service: service.into(), id: id.into() });
+    let records = (0..10_000).map(|n| large(&format!("{n:05}"), 1_024)).map(|i| (key("pay", i.id()), encode(&i)));
+    fixture.put_raw(records.collect()).await;
+    for n in 0..60 {
+        let big = large(&format!("{n:02}"), 1_000_000).to_builder().build().unwrap();
+        let value = String::from_utf8(encode(&big)).unwrap().replace("\"service\":\"pay\"", "\"service\":\"big\"");
+        fixture.put_raw(vec![(key("big", big.id()), value.into_bytes())]).await;
+    }
+    let url: RegistryUrl = format!("etcd://{}", fixture.server.address()).parse().unwrap();
+    let backend = discovery_etcd::connect(&url).unwrap();
+    let (many, big) = (backend.watch("pay"), backend.watch("big"));
+    let first = many.ready(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((first.len(), first.unreadable()), (10_000, 0));
+    assert_eq!(big.ready(Duration::from_secs(10)).await.unwrap().len(), 60);
+    fixture.delete_raw(&key("pay", "00007")).await;
+    eventually(Duration::from_secs(3), "a later change", async || match many.latest() {
+        Some(set) if set.len() == 9_999 => Ok(()),
+        other => Err(other.map(|set| set.len())),
+    })
+    .await;
+    // Ten thousand that leave at once are one answer of several MiB.
+    fixture
+        .client()
+        .await
+        .kv_client()
+        .delete(space.service_prefix("pay"), Some(etcd_client::DeleteOptions::new().with_prefix()))
+        .await
+        .unwrap();
+    eventually(Duration::from_secs(5), "everybody to leave", async || match many.latest() {
+        Some(set) if set.is_empty() => Ok(()),
+        other => Err(other.map(|set| set.len())),
+    })
+    .await;
+}
+
+/// A record of two megabytes is refused at once, and others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f17_a_record_above_the_limit_is_refused_at_once() {
+    let Some(fixture) = EtcdFixture::start().await else { return };
+    let url: RegistryUrl = format!("etcd://{}", fixture.server.address()).parse().unwrap();
+    let backend = discovery_etcd::connect(&url).unwrap();
+    let begun = tokio::time::Instant::now();
+    let error = backend.register(large("a", 2_000_000), RegisterOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(begun.elapsed() < Duration::from_millis(200));
+    backend.register(large("b", 10), RegisterOptions::default()).await.unwrap();
+}
+
+/// A server out of space is said to be so; what is registered is kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r11_a_full_server_is_named() {
+    if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
+        return;
+    }
+    let options = EtcdOptions::default().with_args(["--quota-backend-bytes", "1000000"]);
+    let server = Etcd::start_with(options).await.unwrap();
+    let url: RegistryUrl = format!("etcd://{}", server.address()).parse().unwrap();
+    let backend = discovery_etcd::connect(&url).unwrap();
+    let kept = backend.register(large("kept", 10), RegisterOptions::default()).await.unwrap();
+    let filler = vec![b'x'; 500_000];
+    let mut full = false;
+    for n in 0..20 {
+        full |= server.ctl_stdin(&["put", &format!("/filler/{n}")], &filler).await.is_err();
+    }
+    assert!(full, "the server took everything");
+    let options = RegisterOptions::default().with_deadline(Duration::from_secs(2));
+    let error = backend.register(large("late", 10), options).await.unwrap_err();
+    assert!(error.message().contains("space"), "{error}");
+    assert!(kept.state().is_registered());
+    let set = backend.snapshot("pay", Duration::from_secs(3)).await.unwrap();
+    assert!(set.get("kept").is_some());
+}
