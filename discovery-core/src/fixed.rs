@@ -1,15 +1,13 @@
 //! A fixed list of addresses behind the same traits: `static:///a:1,b:2`, what go-zero calls "direct".
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::model::{Endpoint, Instance, Key, KeySpace, encode};
-use crate::store::{Audit, Capabilities, Digest, Lease, Owner, RawRecord, Renewal, Scope, Sink, Store, Written};
-use crate::{Backend, Engine, Error, ErrorKind, Policy, RegistryUrl, Result};
+use crate::store::{Capabilities, Digest, RawRecord, Scope, Sink, Store};
+use crate::{Backend, Engine, Error, Policy, RegistryUrl, Result};
 
 /// The scheme of an address that names none: plain TCP, so that any client takes it.
 const DEFAULT_SCHEME: &str = "tcp";
@@ -46,19 +44,7 @@ struct Fixed {
 
 impl Fixed {
     fn new(endpoints: BTreeSet<Endpoint>) -> Result<Self> {
-        Ok(Self {
-            endpoints,
-            space: KeySpace::new("")?,
-            capabilities: Capabilities {
-                backend: "static",
-                registers: false,
-                min_ttl: Duration::ZERO,
-                max_ttl: Duration::MAX,
-                max_record: usize::MAX,
-                lease_survives_reconnect: true,
-                lease_survives_restart: true,
-            },
-        })
+        Ok(Self { endpoints, space: KeySpace::new("")?, capabilities: Capabilities::read_only("static") })
     }
 
     fn records(&self, service: &str) -> Vec<RawRecord> {
@@ -69,10 +55,6 @@ impl Fixed {
         instances
             .map(|instance| RawRecord { key: self.space.key(&instance.key()), revision: 1, value: encode(&instance) })
             .collect()
-    }
-
-    fn unsupported<T>(&self, operation: &'static str) -> Result<T> {
-        Err(Error::new(ErrorKind::Unsupported, operation, self.address(), "the list is fixed"))
     }
 }
 
@@ -98,30 +80,6 @@ impl Store for Fixed {
         Ok(())
     }
 
-    async fn grant(&self, _ttl: Duration) -> Result<Lease> {
-        self.unsupported("open a lease on")
-    }
-
-    async fn renew(&self, _lease: &Lease, _held: &[Key]) -> Result<Renewal> {
-        self.unsupported("renew a lease on")
-    }
-
-    async fn audit(&self, _lease: &Lease, _held: &[Key]) -> Result<Audit> {
-        self.unsupported("audit a lease on")
-    }
-
-    async fn revoke(&self, _lease: &Lease) -> Result<()> {
-        self.unsupported("revoke a lease on")
-    }
-
-    async fn write(&self, _lease: &Lease, _key: &Key, _value: &[u8], _previous: Option<&Owner>) -> Result<Written> {
-        self.unsupported("register on")
-    }
-
-    async fn remove(&self, _key: &Key, _owner: &Owner) -> Result<()> {
-        self.unsupported("deregister on")
-    }
-
     async fn follow(&self, scope: &Scope, sink: &dyn Sink) -> Error {
         let records = match scope {
             Scope::Service(service) => self.records(service),
@@ -137,15 +95,14 @@ impl Store for Fixed {
             Scope::Names => Digest { count: 0, newest: 0 },
         })
     }
-
-    fn source_address(&self) -> Option<IpAddr> {
-        None
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::ErrorKind;
 
     #[tokio::test(start_paused = true)]
     async fn every_name_finds_the_listed_addresses() {

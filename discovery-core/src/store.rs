@@ -34,6 +34,21 @@ pub struct Capabilities {
     pub lease_survives_restart: bool,
 }
 
+impl Capabilities {
+    /// The capabilities of a backend where nothing can be registered.
+    pub fn read_only(backend: &'static str) -> Self {
+        Self {
+            backend,
+            registers: false,
+            min_ttl: Duration::ZERO,
+            max_ttl: Duration::MAX,
+            max_record: usize::MAX,
+            lease_survives_reconnect: true,
+            lease_survives_restart: true,
+        }
+    }
+}
+
 /// A lease or session: while it is renewed, the records written with it stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
@@ -121,7 +136,8 @@ pub struct Digest {
 
 /// Where [`Store::follow`] delivers. Its methods return at once and never fail.
 pub trait Sink: Send + Sync {
-    /// The whole set at one revision.
+    /// The whole set at one revision. The first one of a [`Store::follow`] is compared across a gap (W2, W9); a later one is a change
+    /// seen live, for stores that read sets anew on each notification.
     fn full(&self, revision: u64, records: Vec<RawRecord>);
     /// Notifications, in the store's order where it has one.
     fn changes(&self, revision: u64, changes: Vec<RawChange>);
@@ -132,6 +148,8 @@ pub trait Sink: Send + Sync {
 /// Implemented by the authors of backends, called by the engine alone. What no implementation may ever do:
 /// deliver a set that is not complete at its revision, lose a change between [`Sink::full`] and the [`Sink::changes`] that follow it
 /// without returning from [`follow`](Self::follow), take an error for an empty set, or put a credential into an error.
+///
+/// A store where nothing can be registered ([`Capabilities::registers`]) leaves the methods about leases and records as they are.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The address without credentials, for messages.
@@ -150,25 +168,43 @@ pub trait Store: Send + Sync + 'static {
     async fn ping(&self) -> Result<()>;
 
     /// Opens a lease or session.
-    async fn grant(&self, ttl: Duration) -> Result<Lease>;
+    async fn grant(&self, ttl: Duration) -> Result<Lease> {
+        let _ = ttl;
+        Err(unsupported("open a lease on", self.address()))
+    }
 
     /// Renews a lease, and the records in `held` where they carry a TTL of their own.
-    async fn renew(&self, lease: &Lease, held: &[Key]) -> Result<Renewal>;
+    async fn renew(&self, lease: &Lease, held: &[Key]) -> Result<Renewal> {
+        let _ = (lease, held);
+        Err(unsupported("renew a lease on", self.address()))
+    }
 
     /// Compares what hangs on the lease with `held`.
-    async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit>;
+    async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit> {
+        let _ = (lease, held);
+        Err(unsupported("audit a lease on", self.address()))
+    }
 
     /// Gives a lease up together with everything that hangs on it.
-    async fn revoke(&self, lease: &Lease) -> Result<()>;
+    async fn revoke(&self, lease: &Lease) -> Result<()> {
+        let _ = lease;
+        Err(unsupported("revoke a lease on", self.address()))
+    }
 
     /// Writes a record on a lease.
     ///
     /// Without `previous` it takes over whatever stands there. With `previous` it writes only if the record is absent,
     /// nobody's (no lease), or still that owner's; otherwise it answers `Superseded`.
-    async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written>;
+    async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
+        let _ = (lease, key, value, previous);
+        Err(unsupported("register on", self.address()))
+    }
 
     /// Removes a record if `owner` still owns it. That somebody else does, or nobody, is success too.
-    async fn remove(&self, key: &Key, owner: &Owner) -> Result<()>;
+    async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
+        let _ = (key, owner);
+        Err(unsupported("deregister on", self.address()))
+    }
 
     /// Delivers the full set and then every change of it, until continuity cannot be promised any longer.
     ///
@@ -182,4 +218,8 @@ pub trait Store: Send + Sync + 'static {
     fn source_address(&self) -> Option<IpAddr> {
         None
     }
+}
+
+fn unsupported(operation: &'static str, address: String) -> Error {
+    Error::new(crate::ErrorKind::Unsupported, operation, address, "nothing can be registered there")
 }

@@ -29,6 +29,8 @@ pub(super) struct Feed<M: Model> {
 struct State<M> {
     model: M,
     freshness: Freshness,
+    /// Whether the next full set is the first one of its subscription.
+    gap: bool,
     /// Counts what arrived, so that reconciliation can tell a difference from a notification under way.
     news: u64,
 }
@@ -37,7 +39,7 @@ impl<M: Model> Feed<M> {
     pub(super) fn new(link: Arc<Link>, scope: Scope, model: M) -> (Self, watch::Receiver<Arc<M::View>>) {
         let freshness = Freshness::Loading(Since::now(), link.trouble());
         let (views, receiver) = watch::channel(model.view(&freshness));
-        let state = Mutex::new(State { model, freshness, news: 0 });
+        let state = Mutex::new(State { model, freshness, gap: true, news: 0 });
         (Self { link, scope, state, views, log: Throttle::new() }, receiver)
     }
 
@@ -48,6 +50,7 @@ impl<M: Model> Feed<M> {
         loop {
             let epoch = self.wait_up(&mut link).await;
             let started = Instant::now();
+            self.lock().gap = true;
             let error = tokio::select! {
                 error = self.link.store.follow(&self.scope, &self) => error,
                 cause = lost(&mut link, epoch) => {
@@ -165,19 +168,6 @@ impl<M: Model> Feed<M> {
         self.views.send_replace(state.model.view(&state.freshness));
     }
 
-    fn deliver(&self, news: impl FnOnce(&mut M) -> bool, live: bool) {
-        let mut state = self.lock();
-        state.news += 1;
-        let mut effect = news(&mut state.model);
-        if live && !state.freshness.is_live() {
-            state.freshness = Freshness::Live;
-            effect = true;
-        }
-        if effect {
-            self.publish(&state);
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, State<M>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,11 +175,22 @@ impl<M: Model> Feed<M> {
 
 impl<M: Model> Sink for Feed<M> {
     fn full(&self, revision: u64, records: Vec<RawRecord>) {
-        self.deliver(|model| model.full(revision, records), true);
+        let mut state = self.lock();
+        state.news += 1;
+        let gap = std::mem::replace(&mut state.gap, false);
+        let changed = state.model.full(revision, records, gap);
+        if changed || !state.freshness.is_live() {
+            state.freshness = Freshness::Live;
+            self.publish(&state);
+        }
     }
 
     fn changes(&self, revision: u64, changes: Vec<RawChange>) {
-        self.deliver(|model| model.changes(revision, changes), false);
+        let mut state = self.lock();
+        state.news += 1;
+        if state.model.changes(revision, changes) {
+            self.publish(&state);
+        }
     }
 }
 

@@ -119,10 +119,10 @@ impl Instances {
     }
 
     /// Decides what happens to the instances that are missing from a full set.
-    fn part_with(&mut self, missing: HashMap<String, (u64, Entry)>, before: usize) -> bool {
+    fn part_with(&mut self, missing: HashMap<String, (u64, Entry)>, before: usize, gap: bool) -> bool {
         let gone: Vec<_> = missing.into_iter().map(|(key, (_, entry))| (key, entry)).collect();
         let vanished = gone.iter().filter(|(_, e)| e.id.is_some()).count() + self.held.len();
-        match self.hold.filter(|hold| self.loaded && hold.is_sharp(before, vanished)) {
+        match self.hold.filter(|hold| gap && hold.is_sharp(before, vanished)) {
             Some(hold) if !gone.is_empty() => {
                 tracing::warn!(
                     service = %self.service, before, vanished, grace = ?hold.grace,
@@ -137,7 +137,7 @@ impl Instances {
             }
             _ => {
                 // Whoever could not come back during this gap either gets another grace.
-                if let Some(hold) = self.hold.filter(|_| !self.held.is_empty()) {
+                if let Some(hold) = self.hold.filter(|_| gap && !self.held.is_empty()) {
                     self.extend_hold(hold);
                 }
                 let mut effect = false;
@@ -153,7 +153,7 @@ impl Instances {
 impl Model for Instances {
     type View = Snapshot;
 
-    fn full(&mut self, revision: u64, records: Vec<RawRecord>) -> bool {
+    fn full(&mut self, revision: u64, records: Vec<RawRecord>, gap: bool) -> bool {
         self.reports_left = MAX_REPORTS;
         let before = self.set.len();
         let mut old = self.ledger.replace(revision, HashMap::new());
@@ -171,7 +171,7 @@ impl Model for Instances {
             };
             self.ledger.put(record.key, record.revision, entry);
         }
-        effect |= self.part_with(old, before);
+        effect |= self.part_with(old, before, gap && self.loaded);
         if self.held.is_empty() {
             self.release = None;
         }

@@ -14,8 +14,8 @@ use crate::store::{Digest, RawChange, RawRecord};
 pub(super) trait Model: Send + 'static {
     type View: View;
 
-    /// Takes a full set; what differs from before a gap is compared, not merged (W2).
-    fn full(&mut self, revision: u64, records: Vec<RawRecord>) -> bool;
+    /// Takes a full set; what differs from before is compared, not merged (W2). Across a gap the brake may hold what vanished (W9).
+    fn full(&mut self, revision: u64, records: Vec<RawRecord>, gap: bool) -> bool;
 
     /// Takes notifications.
     fn changes(&mut self, revision: u64, changes: Vec<RawChange>) -> bool;

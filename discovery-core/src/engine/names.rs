@@ -54,7 +54,7 @@ impl Names {
 impl Model for Names {
     type View = ServiceNames;
 
-    fn full(&mut self, revision: u64, records: Vec<RawRecord>) -> bool {
+    fn full(&mut self, revision: u64, records: Vec<RawRecord>, _gap: bool) -> bool {
         let before = self.names.clone();
         self.ledger.replace(revision, HashMap::new());
         self.counts.clear();
