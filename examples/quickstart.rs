@@ -2,18 +2,15 @@
 //! `cargo run --features etcd --example quickstart -- --registry etcd://127.0.0.1:2379 [--processes]`.
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeMap, process::Stdio, sync::Arc, time::Duration};
 
 use discovery_greeter::{GreeterClient, HelloRequest, Named};
 use discovery_kit::{Backend, picker::RoundRobin};
 use discovery_tonic::{Channel, RunningServer, ServiceServer};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
 /// A greeter, in this process or in one of its own.
 enum Server {
     Here(RunningServer),
@@ -27,7 +24,7 @@ impl Server {
             return Ok(Self::Here(server.start(registry.clone(), "greeter", Named::routes(name)).await?));
         };
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--registry", url, "--serve", name, listen]).stdout(std::process::Stdio::piped());
+        command.args(["--registry", url, "--serve", name, listen]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;
         let mut address = String::new();
         BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address).await?;
@@ -41,10 +38,13 @@ impl Server {
         }
     }
 
-    async fn kill(self) -> Result<()> {
+    /// Ends it without a goodbye, or properly: drain, deregister, stop.
+    async fn end(self, kill: bool) -> Result<()> {
         match self {
-            Self::Here(server) => drop(server),
-            Self::Process(mut child, _) => child.kill().await?,
+            Self::Here(server) if kill => drop(server),
+            Self::Here(server) => server.shutdown().await?,
+            Self::Process(mut child, _) if kill => child.kill().await?,
+            Self::Process(mut child, _) => _ = child.wait().await?, // Closes its input first.
         }
         Ok(())
     }
@@ -59,13 +59,12 @@ async fn count(channel: &Channel, phase: &str, servers: usize) -> Result<()> {
     };
     tokio::time::timeout(Duration::from_secs(20), connected).await?;
     let mut client = GreeterClient::new(channel.clone());
-    let mut shares = BTreeMap::from(["greeter-1", "greeter-2", "greeter-3"].map(|name| (name.to_owned(), 0)));
+    let mut shares = BTreeMap::from(["one", "two", "three"].map(|name| (name.to_owned(), 0)));
     for _ in 0..300 {
         let reply = client.say_hello(HelloRequest { name: "you".into(), count: 0 }).await?.into_inner();
         *shares.entry(reply.server).or_insert(0) += 1;
     }
-    let row: Vec<_> = shares.values().map(|share| format!("{share:>10}")).collect();
-    println!("{phase:<24}{}", row.concat());
+    println!("{phase:<14}{:>8}{:>8}{:>8}", shares["one"], shares["two"], shares["three"]);
     Ok(())
 }
 
@@ -76,26 +75,26 @@ async fn main() -> Result<()> {
     let url = after("--registry").and_then(|rest| rest.first().cloned()).unwrap_or_else(|| "memory:".to_owned());
     let registry = discovery_kit::connect(&url)?;
     if let Some([name, listen]) = after("--serve").and_then(|rest| rest.get(..2)) {
-        let running = ServiceServer::bind(listen).await?.start(registry, "greeter", Named::routes(name)).await?;
-        println!("{}", running.local_addr());
-        return std::future::pending().await; // Until it is killed, or drained by `register.rs`' way.
+        let server = ServiceServer::bind(listen).await?.with_grace(Duration::from_millis(200));
+        println!("{}", server.local_addr());
+        let parent_is_gone = async { _ = tokio::io::stdin().read(&mut [0]).await };
+        return Ok(server.serve_until(registry, "greeter", Named::routes(name), parent_is_gone).await?);
     }
-    let process_of = arguments.iter().any(|a| a == "--processes").then_some(url.as_str());
-    let start = |name: &'static str, listen: String| {
-        let registry = &registry;
-        async move { Server::start(registry, process_of, name, &listen).await }
-    };
-    let any = || "127.0.0.1:0".to_owned();
-    let (one, two, three) =
-        (start("greeter-1", any()).await?, start("greeter-2", any()).await?, start("greeter-3", any()).await?);
+    let process_of = after("--processes").map(|_| url.as_str());
+    if process_of.is_some() && url.starts_with("memory:") {
+        return Err("memory: is inside one process; name a registry that several can reach".into());
+    }
+    let start = async |name, listen: &str| Server::start(&registry, process_of, name, listen).await;
+    let any = "127.0.0.1:0";
+    let (one, two, three) = (start("one", any).await?, start("two", any).await?, start("three", any).await?);
     let channel = Channel::new(registry.watch("greeter"), RoundRobin::new());
-    println!("{:<24}{:>10}{:>10}{:>10}", "300 calls on", "greeter-1", "greeter-2", "greeter-3");
+    println!("{:<14}{:>8}{:>8}{:>8}", "300 calls", "one", "two", "three");
     count(&channel, "three servers", 3).await?;
     let address = two.address();
-    two.kill().await?;
-    count(&channel, "greeter-2 killed", 2).await?;
-    let two = start("greeter-2", address).await?;
-    count(&channel, "greeter-2 back", 3).await?;
-    drop((one, two, three));
-    Ok(registry.close(Duration::from_secs(5)).await?)
+    two.end(true).await?;
+    count(&channel, "two is killed", 2).await?;
+    let two = start("two", &address).await?;
+    count(&channel, "two is back", 3).await?;
+    let (one, two, three) = tokio::join!(one.end(false), two.end(false), three.end(false));
+    Ok(one.and(two).and(three).and(registry.close(Duration::from_secs(5)).await.map_err(Into::into))?)
 }

@@ -41,8 +41,8 @@ mod snapshot;
 pub mod store;
 mod url;
 
-pub use balancer::{Balancer, BalancerOptions, Outcome, Pick, StalePolicy};
-pub use engine::{Brake, Engine, Policy};
+pub use balancer::{Balancer, BalancerOptions, Outcome, Pick, Selections, StalePolicy};
+pub use engine::{Backoff, Brake, Engine, Policy};
 pub use error::{Error, ErrorKind, Result};
 pub use model::{
     DEFAULT_WEIGHT, Decoded, Endpoint, Instance, InstanceBuilder, Key, KeySpace, MAX_NAME_BYTES, RECORD_VERSION, State,

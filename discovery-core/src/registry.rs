@@ -98,7 +98,12 @@ pub trait Backend: Registry + Discovery {
     fn address(&self) -> String;
 
     /// The local address from which the store is reached, which others can usually reach too.
-    fn source_address(&self) -> Option<IpAddr>;
+    ///
+    /// It waits for the store, up to the deadline of a connection; `None` if it does not come.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    async fn source_address(&self) -> Option<IpAddr>;
 
     /// Deregisters everything, gives the lease up, ends all watches, and returns once that is done or the deadline has passed.
     ///

@@ -1,1 +1,32 @@
-//! Placeholder.
+//! discovery-kit for tonic: a [`Channel`] that generated clients accept, and a [`ServiceServer`] that registers what it serves.
+//!
+//! **Handles**: one supervised HTTP/2 connection per instance, driven by the watch whether or not requests flow; the choice of a
+//! connected instance for every call; waiting for one within the caller's deadline; the outcome of each call at the end of its
+//! response; binding, registering, draining and stopping a server.
+//! **Does not contain**: TLS, retries of requests that were sent, any buffering of bodies, anything about a particular registry.
+//!
+//! ```
+//! use std::time::Duration;
+//! use discovery_core::{Discovery, memory::MemoryStore, picker::RoundRobin};
+//! use discovery_tonic::{Channel, ServiceServer};
+//! use tonic::service::Routes;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> discovery_core::Result<()> {
+//! let backend = MemoryStore::new().connect();
+//! let server = ServiceServer::bind("127.0.0.1:0").await?.with_grace(Duration::ZERO);
+//! let running = server.start(backend.clone(), "greeter", Routes::default()).await?;
+//!
+//! let channel = Channel::new(backend.watch("greeter"), RoundRobin::new());
+//! // `GreeterClient::new(channel)`, or any other generated client.
+//! let client = tonic::client::Grpc::new(channel);
+//! # drop(client);
+//! running.shutdown().await
+//! # }
+//! ```
+
+mod channel;
+mod server;
+
+pub use channel::{Channel, ChannelBuilder, ResponseFuture, WhenEmpty};
+pub use server::{RunningServer, ServiceServer};

@@ -5,6 +5,7 @@ mod stats;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -67,6 +68,8 @@ struct Shared {
     built: watch::Sender<u64>,
     /// Counts changes of reachability, to wake the task.
     health: watch::Sender<u64>,
+    /// Whether no other set will come. Set before the last selection is announced, and read by those who were woken by it.
+    closed: AtomicBool,
     options: BalancerOptions,
 }
 
@@ -87,6 +90,7 @@ impl Balancer {
             selection: ArcSwap::from_pointee(first),
             built: watch::Sender::new(0),
             health: watch::Sender::new(0),
+            closed: AtomicBool::new(false),
             options,
         });
         let task = tokio::spawn(follow(shared.clone(), watch, receiver, factory)).abort_handle();
@@ -118,6 +122,9 @@ impl Balancer {
                 Err(error) if error.kind() != ErrorKind::NoInstance || timeout.is_zero() => {
                     return Err(error);
                 }
+                Err(error) if self.inner.shared.closed.load(Ordering::Acquire) => {
+                    return Err(Error::closed("pick", error.subject()));
+                }
                 Err(error) => error,
             };
             let changed = async {
@@ -127,8 +134,8 @@ impl Balancer {
                 }
             };
             match changed.await {
-                Some(Ok(())) => {}
-                Some(Err(_)) => return Err(Error::closed("pick", error.subject())),
+                // The sender lives as long as this balancer.
+                Some(_) => {}
                 None => {
                     let waited = format!("{}; waited {timeout:?}", error.message());
                     return Err(Error::new(ErrorKind::NoInstance, "pick", error.subject(), waited));
@@ -152,9 +159,31 @@ impl Balancer {
         self.inner.shared.selection.load().known.to_vec()
     }
 
+    /// Tells when somebody else may be picked than before, for those who wait with a condition of their own.
+    pub fn selections(&self) -> Selections {
+        Selections(self.inner.shared.built.subscribe())
+    }
+
     /// How far the set that is picked from can be trusted.
     pub fn freshness(&self) -> Freshness {
         self.inner.shared.selection.load().freshness.clone()
+    }
+}
+
+/// Tells when somebody else may be picked than before.
+#[derive(Debug, Clone)]
+pub struct Selections(watch::Receiver<u64>);
+
+impl Selections {
+    /// Waits for a selection that was built after the last call, or after this value was made.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            // Nobody can be picked through a balancer that is gone.
+            std::future::pending().await
+        }
     }
 }
 
@@ -187,10 +216,13 @@ async fn follow(
 ) {
     let mut health = shared.health.subscribe();
     receiver.mark_changed();
+    let mut watch = Some(watch);
     loop {
         tokio::select! {
-            changed = receiver.changed() => if changed.is_err() {
-                break;
+            changed = receiver.changed(), if watch.is_some() => if changed.is_err() {
+                // The backend was closed: the last set stays usable, and reachability still counts.
+                watch = None;
+                shared.closed.store(true, Ordering::Release);
             },
             // The sender lives in `shared`, so this cannot fail.
             _ = health.changed() => {}
@@ -201,8 +233,6 @@ async fn follow(
         shared.selection.store(Arc::new(next));
         shared.built.send_modify(|count| *count = count.wrapping_add(1));
     }
-    // The backend was closed: the last set stays usable, and the watch is given back.
-    drop(watch);
 }
 
 impl Drop for Inner {

@@ -87,7 +87,7 @@ impl Member {
     /// Begins a request.
     pub(crate) fn begin(&self) -> Pick {
         self.0.stats.pending.fetch_add(1, Ordering::Relaxed);
-        Pick { member: self.clone(), outcome: Outcome::Cancelled }
+        Pick { member: self.clone(), outcome: Some(Outcome::Cancelled) }
     }
 
     fn counter(&self, outcome: Outcome) -> &AtomicU64 {
@@ -104,7 +104,8 @@ impl Member {
 #[must_use = "dropping a pick at once counts the request as cancelled"]
 pub struct Pick {
     member: Member,
-    outcome: Outcome,
+    /// What is counted at the end; `None` for a request that was never sent.
+    outcome: Option<Outcome>,
 }
 
 impl Pick {
@@ -120,13 +121,20 @@ impl Pick {
 
     /// Reports how the request ended.
     pub fn finish(mut self, outcome: Outcome) {
-        self.outcome = outcome;
+        self.outcome = Some(outcome);
+    }
+
+    /// Gives the pick back: no request was sent, so none is counted.
+    pub fn discard(mut self) {
+        self.outcome = None;
     }
 }
 
 impl Drop for Pick {
     fn drop(&mut self) {
         self.member.0.stats.pending.fetch_sub(1, Ordering::Relaxed);
-        self.member.counter(self.outcome).fetch_add(1, Ordering::Relaxed);
+        if let Some(outcome) = self.outcome {
+            self.member.counter(outcome).fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

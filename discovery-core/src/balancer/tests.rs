@@ -175,9 +175,44 @@ async fn p07_nothing_runs_on_after_the_last_clone() {
     .unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn w05_a_closed_backend_leaves_its_last_set_and_reachability_counts_on() {
+    let (_, backend, _) = opened();
+    let _held = [registered(&backend, instance("a", 1)).await, registered(&backend, instance("b", 1)).await];
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    let nobody = Balancer::new(backend.watch("nobody"), RoundRobin::new());
+    knows(&balancer, &["a", "b"]).await;
+    let mut selections = balancer.selections();
+    backend.close(Duration::from_secs(1)).await.unwrap();
+    selections.changed().await;
+    for (id, available, expected) in [("a", false, "b"), ("a", true, "a"), ("b", false, "a")] {
+        balancer.set_available(id, available);
+        selections.changed().await;
+        assert!(counts(&balancer, 4).contains_key(expected), "{id} {available}");
+    }
+    let error = nobody.pick_within(&Context::default(), Duration::from_secs(60)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p08_a_pick_is_counted_once_or_given_back() {
+    let (_, backend, _) = opened();
+    let _a = registered(&backend, instance("a", 1)).await;
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    knows(&balancer, &["a"]).await;
+    let pick = || balancer.pick(&Context::default()).unwrap();
+    pick().finish(Outcome::Success);
+    pick().finish(Outcome::Failure);
+    pick().discard();
+    drop(pick());
+    let member = &balancer.members()[0];
+    let all = [Outcome::Success, Outcome::Failure, Outcome::Cancelled].map(|outcome| member.count(outcome));
+    assert_eq!((all, member.pending()), ([1, 1, 1], 0));
+}
+
 /// Many threads pick while the set shrinks to nothing and grows again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f12_picks_race_with_changes_of_the_set() {
+async fn p01_f12_picks_race_with_changes_of_the_set() {
     let (_, backend, _) = opened();
     let balancers = [
         Balancer::new(backend.watch("pay"), Random),

@@ -10,18 +10,20 @@ const BASE: Duration = Duration::from_millis(100);
 
 /// Counts tries and draws waits.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     cap: Duration,
     tries: u32,
     rng: fastrand::Rng,
 }
 
 impl Backoff {
-    pub(crate) fn new(cap: Duration) -> Self {
+    /// Begins with waits of at most 100 ms, whose bound doubles up to `cap`.
+    pub fn new(cap: Duration) -> Self {
         Self { cap, tries: 0, rng: fastrand::Rng::new() }
     }
 
-    pub(crate) fn reset(&mut self) {
+    /// Begins anew after a success.
+    pub fn reset(&mut self) {
         self.tries = 0;
     }
 
@@ -29,7 +31,7 @@ impl Backoff {
     ///
     /// What nobody but a person can mend (a wrong password, a missing right) waits between half the cap and the cap from the start:
     /// quick tries would only fill the store's log and lock the account.
-    pub(crate) fn next(&mut self, retryable: bool) -> Duration {
+    pub fn next(&mut self, retryable: bool) -> Duration {
         if !retryable {
             return self.cap.mul_f64(0.5 + self.rng.f64() / 2.0);
         }

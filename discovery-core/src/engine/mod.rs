@@ -27,7 +27,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-pub(crate) use backoff::Backoff;
+pub use backoff::Backoff;
 pub use policy::{Brake, Policy};
 
 use crate::model::{check_name, encode};
@@ -36,7 +36,7 @@ use crate::store::{Capabilities, Store};
 use crate::{Error, ErrorKind, Instance, Result, ServiceNames, Snapshot};
 use feeds::Feeds;
 use keeper::Keeper;
-use link::Link;
+use link::{Link, LinkState};
 
 /// A registry over a store: what every backend hands out.
 ///
@@ -182,8 +182,20 @@ impl Backend for Engine {
         self.core.address()
     }
 
-    fn source_address(&self) -> Option<IpAddr> {
-        self.core.link.store.source_address()
+    async fn source_address(&self) -> Option<IpAddr> {
+        let link = &self.core.link;
+        let up = async {
+            let mut state = link.subscribe();
+            state.wait_for(|state| matches!(state, LinkState::Up(_))).await.is_ok()
+        };
+        // What is known without the store is known at once.
+        match link.store.source_address() {
+            Some(address) => Some(address),
+            None => {
+                tokio::time::timeout(link.policy.connect_timeout, up).await.ok()?;
+                link.store.source_address()
+            }
+        }
     }
 
     async fn close(&self, deadline: Duration) -> Result<()> {

@@ -60,6 +60,12 @@ pub trait PickerFactory: Send + Sync + 'static {
     fn build(&self, members: &[Member]) -> Box<dyn Picker>;
 }
 
+impl PickerFactory for Box<dyn PickerFactory> {
+    fn build(&self, members: &[Member]) -> Box<dyn Picker> {
+        (**self).build(members)
+    }
+}
+
 /// A picker without state for a membership is its own factory.
 impl<F, P> PickerFactory for F
 where

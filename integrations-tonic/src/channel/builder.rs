@@ -1,0 +1,119 @@
+//! How a channel is made, and how it behaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use discovery_core::{Balancer, BalancerOptions, Error, ErrorKind, PickerFactory, Result, StalePolicy, Watch};
+use http::HeaderValue;
+
+use super::fleet::{Fleet, follow};
+use super::{Channel, Inner};
+
+/// How long a call without a deadline waits for an instance by default: longer than a restart of one, shorter than a user's patience.
+pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+
+/// What a call does while no instance can take it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenEmpty {
+    /// It waits up to its own deadline (`grpc-timeout`), or for this long if it has none. The default is to wait 10 s.
+    Wait(Duration),
+    /// It fails at once if nobody is known, and as soon as every instance was dialled in vain; a first dial is waited for.
+    FailFast,
+}
+
+impl Default for WhenEmpty {
+    fn default() -> Self {
+        Self::Wait(DEFAULT_WAIT)
+    }
+}
+
+/// What calls and transports go by.
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    pub(super) when_empty: WhenEmpty,
+    pub(super) connect_timeout: Duration,
+    pub(super) backoff_cap: Duration,
+    pub(super) keepalive_interval: Duration,
+    pub(super) keepalive_timeout: Duration,
+    pub(super) user_agent: HeaderValue,
+}
+
+const USER_AGENT: &str = concat!("discovery-tonic/", env!("CARGO_PKG_VERSION"));
+
+/// Makes a [`Channel`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct ChannelBuilder {
+    watch: Watch,
+    picker: Box<dyn PickerFactory>,
+    options: Options,
+    balancer: BalancerOptions,
+}
+
+impl ChannelBuilder {
+    pub(super) fn new(watch: Watch, picker: impl PickerFactory) -> Self {
+        let options = Options {
+            when_empty: WhenEmpty::default(),
+            connect_timeout: Duration::from_secs(3),
+            backoff_cap: Duration::from_secs(10),
+            keepalive_interval: Duration::from_secs(10),
+            keepalive_timeout: Duration::from_secs(5),
+            user_agent: HeaderValue::from_static(USER_AGENT),
+        };
+        Self { watch, picker: Box::new(picker), options, balancer: BalancerOptions::default() }
+    }
+
+    /// Sets what a call does while no instance can take it.
+    pub fn with_when_empty(mut self, when_empty: WhenEmpty) -> Self {
+        self.options.when_empty = when_empty;
+        self
+    }
+
+    /// Sets how long a dial may take until the server has greeted with its HTTP/2 settings; 3 s by default.
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the longest wait between two dials of one instance; 10 s by default.
+    pub fn with_backoff_cap(mut self, cap: Duration) -> Self {
+        self.options.backoff_cap = cap;
+        self
+    }
+
+    /// Sets how often each connection is probed, also while it is idle, and how long the answer may take; 10 s and 5 s by default.
+    pub fn with_keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
+        self.options.keepalive_interval = interval;
+        self.options.keepalive_timeout = timeout;
+        self
+    }
+
+    /// Sets whether a stale set is picked from.
+    pub fn with_stale(mut self, stale: StalePolicy) -> Self {
+        self.balancer = self.balancer.with_stale(stale);
+        self
+    }
+
+    /// Puts the caller's product in front of this crate's in the `user-agent` header.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it cannot stand in a header.
+    pub fn with_user_agent(mut self, product: &str) -> Result<Self> {
+        self.options.user_agent = HeaderValue::from_str(&format!("{product} {USER_AGENT}")).map_err(|error| {
+            let what = format!("user agent {product:?}");
+            Error::new(ErrorKind::InvalidInput, "set", what, "it cannot stand in a header").with_source(error)
+        })?;
+        Ok(self)
+    }
+
+    /// Makes the channel and starts dialling as soon as its watch has a set.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime, as everything that starts tasks.
+    pub fn build(self) -> Channel {
+        let balancer = Balancer::with_options(self.watch.clone(), self.picker, self.balancer);
+        let fleet = Arc::new(Fleet::new(balancer, self.options));
+        let task = tokio::spawn(follow(fleet.clone(), self.watch)).abort_handle();
+        Channel { inner: Arc::new(Inner { fleet, task }) }
+    }
+}

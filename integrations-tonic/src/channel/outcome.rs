@@ -1,0 +1,130 @@
+//! How a call ended, and the response body that finds out.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use discovery_core::{Outcome, Pick};
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use hyper::body::{Bytes, Incoming};
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+/// Whose fault a code is. It is the classification of Linkerd and of most circuit breakers: what an overloaded, broken or stuck
+/// instance answers is a failure, and what the application means to say is not.
+pub(super) fn of_code(code: Code) -> Outcome {
+    match code {
+        Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::ResourceExhausted
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => Outcome::Failure,
+        // Whoever cancelled, it says nothing about the instance.
+        Code::Cancelled => Outcome::Cancelled,
+        _ => Outcome::Success,
+    }
+}
+
+/// The status in trailers, or in the headers of a response that has nothing else.
+pub(super) fn code_in(headers: &HeaderMap) -> Option<Code> {
+    headers.get("grpc-status").map(|status| Code::from_bytes(status.as_bytes()))
+}
+
+fn of_headers(headers: &HeaderMap) -> Option<Outcome> {
+    code_in(headers).map(of_code)
+}
+
+/// Hands the pick over to the response's body, or finishes it if the headers say it all.
+pub(super) fn observe(response: Response<Incoming>, pick: Pick) -> Response<Body> {
+    let (head, body) = response.into_parts();
+    let known = of_headers(&head.headers).or_else(|| {
+        // No gRPC answer at all, or one that ends without a status.
+        (head.status != StatusCode::OK || http_body::Body::is_end_stream(&body)).then_some(Outcome::Failure)
+    });
+    let pick = match known {
+        Some(outcome) => {
+            pick.finish(outcome);
+            None
+        }
+        None => Some(pick),
+    };
+    Response::from_parts(head, Body::new(Observed { body: Some(body), pick }))
+}
+
+/// A response body that finishes its pick at the trailers. Dropped before, the pick counts as cancelled.
+struct Observed {
+    /// `None` after its end, so that whoever keeps an exhausted response does not keep the connection of a gone instance open.
+    body: Option<Incoming>,
+    pick: Option<Pick>,
+}
+
+impl Observed {
+    fn finish(&mut self, outcome: Outcome) {
+        self.body = None;
+        if let Some(pick) = self.pick.take() {
+            pick.finish(outcome);
+        }
+    }
+}
+
+impl http_body::Body for Observed {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let polled = ready!(Pin::new(&mut *body).poll_frame(cx));
+        Poll::Ready(match polled {
+            Some(Ok(frame)) => {
+                if let Some(trailers) = frame.trailers_ref() {
+                    self.finish(of_headers(trailers).unwrap_or(Outcome::Failure));
+                } else if http_body::Body::is_end_stream(body) {
+                    // It ends with data, so no status will follow, and whoever asks for the end will not poll again.
+                    self.finish(Outcome::Failure);
+                }
+                Some(Ok(frame))
+            }
+            Some(Err(error)) => {
+                let whom = self.pick.as_ref().map_or_else(String::new, |pick| pick.instance().id().to_owned());
+                self.finish(Outcome::Failure);
+                Some(Err(super::call::broken(&whom, error)))
+            }
+            None => {
+                self.finish(Outcome::Failure);
+                None
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p08_every_code_has_an_outcome() {
+        let outcomes: Vec<_> = (0..17).map(|code| of_code(Code::from_i32(code))).collect();
+        for (code, outcome) in outcomes.into_iter().enumerate() {
+            let expected = match code {
+                1 => Outcome::Cancelled,
+                2 | 4 | 8 | 13 | 14 | 15 => Outcome::Failure,
+                _ => Outcome::Success,
+            };
+            assert_eq!(outcome, expected, "code {code}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The server side: bind, register what was bound, serve, and leave without failing a call.
+
+mod accepted;
+mod listener;
+mod running;
+mod signals;
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use discovery_core::advertise::{self, ADVERTISE_ENV};
+use discovery_core::{Backend, Instance, InstanceBuilder, RegisterOptions, Result};
+use tokio::net::TcpListener;
+use tonic::service::Routes;
+use tonic::transport::Server;
+
+pub use running::RunningServer;
+
+use signals::Signals;
+
+/// How long a drained server serves on by default, so that every watcher can see the mark before the first call is refused.
+const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+/// How long open calls may take to finish by default.
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
+
+type Change = Box<dyn FnOnce(InstanceBuilder) -> InstanceBuilder + Send>;
+
+/// A bound listener that becomes a registered gRPC server.
+///
+/// It registers the address that was bound, never a wildcard nor port 0: in this order what [`advertise`](Self::advertise) says, what
+/// the environment variable `DISCOVERY_ADVERTISE` says, the bound address, and for a wildcard the address from which the registry is
+/// reached.
+///
+/// It stops in steps, each with a deadline: mark the record as draining and serve on during the grace, deregister (within 5 s), stop
+/// accepting and let open calls finish up to the deadline, close what is left.
+#[must_use = "a server does nothing until it is started"]
+pub struct ServiceServer {
+    listener: TcpListener,
+    bound: SocketAddr,
+    advertised: Option<String>,
+    change: Option<Change>,
+    transport: Server,
+    grace: Duration,
+    deadline: Duration,
+}
+
+impl ServiceServer {
+    /// Binds `host:port`, `[v6]:port`, or `:port` for all interfaces; port 0 takes a free one. Of several addresses behind a name, the
+    /// first that can be bound is taken.
+    ///
+    /// # Errors
+    /// `InvalidInput` for what is no address of this host, `PermissionDenied` for a port that takes more rights, `Unavailable` if the
+    /// address is in use.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing bound.
+    pub async fn bind(address: &str) -> Result<Self> {
+        let (listener, bound) = listener::bind(address).await?;
+        Ok(Self {
+            listener,
+            bound,
+            advertised: None,
+            change: None,
+            transport: Server::builder(),
+            grace: DEFAULT_GRACE,
+            deadline: DEFAULT_DEADLINE,
+        })
+    }
+
+    /// The address that was bound, with its real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.bound
+    }
+
+    /// Says under which `host` or `host:port` others reach this server.
+    pub fn advertise(mut self, address: impl Into<String>) -> Self {
+        self.advertised = Some(address.into());
+        self
+    }
+
+    /// Changes the instance before it is registered: weight, zone, version, metadata, id.
+    pub fn instance(mut self, change: impl FnOnce(InstanceBuilder) -> InstanceBuilder + Send + 'static) -> Self {
+        self.change = Some(Box::new(change));
+        self
+    }
+
+    /// Serves with these settings of tonic's, such as limits, keepalive and timeouts; those of its listener do not apply.
+    pub fn with_transport(mut self, transport: Server) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Sets how long it serves on while marked as draining; 2 s by default.
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Sets how long open calls may take to finish once it no longer accepts; 10 s by default.
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Serves and registers, and returns once both hold.
+    ///
+    /// # Errors
+    /// `InvalidInput` if no address can be advertised or the instance is invalid, or why it could not be registered. Nothing is served
+    /// after an error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the listener and withdraws the registration.
+    pub async fn start(self, backend: Arc<dyn Backend>, service: &str, routes: Routes) -> Result<RunningServer> {
+        let environment = std::env::var(ADVERTISE_ENV).ok();
+        let advertised = self.advertised.as_deref();
+        // Only a wildcard needs to know from where the registry is reached.
+        let source = if self.bound.ip().is_unspecified() { backend.source_address().await } else { None };
+        let endpoint = advertise::endpoint("grpc", self.bound, advertised, environment.as_deref(), source)?;
+        let builder = Instance::builder(service).endpoints([endpoint]);
+        let instance = match self.change {
+            Some(change) => change(builder),
+            None => builder,
+        }
+        .build()?;
+        let serving = running::serve(self.transport, routes, self.listener, self.bound);
+        let registration = backend.register(instance, RegisterOptions::default()).await?;
+        Ok(RunningServer::new(self.bound, registration, serving, self.grace, self.deadline))
+    }
+
+    /// Serves and registers until SIGTERM, SIGINT, SIGHUP or SIGQUIT (elsewhere than on Unix: ctrl-c), then drains and stops.
+    ///
+    /// A second signal during the drain skips the waiting: it deregisters within a second and closes what is open.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start) and [`RunningServer::shutdown`]; `Unsupported` if the signals cannot be listened to.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops at once, as dropping a [`RunningServer`] does.
+    pub async fn serve(self, backend: Arc<dyn Backend>, service: &str, routes: Routes) -> Result<()> {
+        // Before the start, so that no signal in its course is lost.
+        let mut signals = Signals::listen()?;
+        let mut running = tokio::select! {
+            started = self.start(backend, service, routes) => started?,
+            () = signals.received() => return Ok(()),
+        };
+        tokio::select! {
+            ended = running.ended() => return ended,
+            () = signals.received() => tracing::info!(service, "draining"),
+        }
+        tokio::select! {
+            drained = running.drain() => return drained,
+            () = signals.received() => tracing::warn!(service, "stopping before the drain is over"),
+        }
+        running.stop_now().await
+    }
+
+    /// Serves and registers until `shutdown` resolves, then drains and stops.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start) and [`RunningServer::shutdown`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops at once, as dropping a [`RunningServer`] does.
+    pub async fn serve_until(
+        self,
+        backend: Arc<dyn Backend>,
+        service: &str,
+        routes: Routes,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<()> {
+        tokio::pin!(shutdown);
+        let mut running = tokio::select! {
+            started = self.start(backend, service, routes) => started?,
+            () = &mut shutdown => return Ok(()),
+        };
+        tokio::select! {
+            ended = running.ended() => return ended,
+            () = shutdown => {}
+        }
+        running.shutdown().await
+    }
+}
+
+impl fmt::Debug for ServiceServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceServer")
+            .field("bound", &self.bound)
+            .field("advertised", &self.advertised)
+            .field("grace", &self.grace)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

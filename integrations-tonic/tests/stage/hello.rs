@@ -1,0 +1,73 @@
+//! The test service: what it does is up to the name in the request.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt, stream};
+use tokio::sync::watch;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use discovery_greeter::{Greeter, GreeterServer};
+use discovery_greeter::{HelloReply, HelloRequest};
+
+/// Answers with its own name. `fail:<code>` fails with that code, `wait` answers once the gate is open.
+#[derive(Clone)]
+pub(crate) struct Hello {
+    pub(crate) name: String,
+    pub(crate) gate: watch::Receiver<bool>,
+}
+
+impl Hello {
+    /// A service whose gate stands open.
+    pub(crate) fn named(name: &str) -> GreeterServer<Self> {
+        GreeterServer::new(Self { name: name.to_owned(), gate: watch::channel(true).1 })
+    }
+
+    fn reply(&self, message: String) -> HelloReply {
+        HelloReply { server: self.name.clone(), message }
+    }
+
+    async fn obey(mut self, name: &str) -> Result<(), Status> {
+        if name == "wait" {
+            // The gate's owner is gone only when the test is over.
+            let _ = self.gate.wait_for(|open| *open).await;
+        }
+        match name.strip_prefix("fail:") {
+            Some(code) => Err(Status::new(Code::from_bytes(code.as_bytes()), "as you wish")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Greeter for Hello {
+    type CountHellosStream = Pin<Box<dyn Stream<Item = Result<HelloReply, Status>> + Send>>;
+
+    async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        let agent = request.metadata().get("user-agent").map(|agent| agent.to_str().unwrap().to_owned());
+        let name = request.into_inner().name;
+        self.clone().obey(&name).await?;
+        Ok(Response::new(self.reply(agent.unwrap_or_default())))
+    }
+
+    async fn count_hellos(&self, request: Request<HelloRequest>) -> Result<Response<Self::CountHellosStream>, Status> {
+        let HelloRequest { name, count } = request.into_inner();
+        let this = self.clone();
+        let replies = stream::iter((0..count).map({
+            let this = this.clone();
+            move |n| Ok(this.reply(n.to_string()))
+        }));
+        // The name is obeyed after the replies, so that it shows in the trailers.
+        let end = stream::once(async move { this.obey(&name).await.map(|()| None).transpose() });
+        Ok(Response::new(Box::pin(replies.chain(end.filter_map(|end| async { end })))))
+    }
+
+    async fn greet_all(&self, request: Request<Streaming<HelloRequest>>) -> Result<Response<HelloReply>, Status> {
+        let mut names = Vec::new();
+        let mut requests = request.into_inner();
+        while let Some(request) = requests.message().await? {
+            self.clone().obey(&request.name).await?;
+            names.push(request.name);
+        }
+        Ok(Response::new(self.reply(names.join(","))))
+    }
+}

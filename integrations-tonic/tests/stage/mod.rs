@@ -1,0 +1,95 @@
+//! What the tests play on: a registry in memory, servers that can be killed, and facts that are waited for.
+
+mod hello;
+mod node;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use discovery_core::memory::{MemoryLink, MemoryStore};
+use discovery_core::picker::RoundRobin;
+use discovery_core::{Backend, Instance, Member, Policy, Registration};
+use discovery_tonic::Channel;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Status;
+
+pub(crate) use hello::Hello;
+pub(crate) use node::Node;
+
+use discovery_greeter::GreeterClient;
+use discovery_greeter::HelloRequest;
+
+/// How long a fact may take to become true, on a machine that is busy with other things.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) struct Stage {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) link: MemoryLink,
+}
+
+impl Stage {
+    pub(crate) fn set() -> Self {
+        let (backend, link) = MemoryStore::new().open("", Policy::default()).unwrap();
+        Self { backend, link }
+    }
+
+    /// Registers an address under an id.
+    pub(crate) async fn register(&self, id: &str, endpoint: &str) -> Registration {
+        let instance = Instance::builder("greeter").id(id).endpoint(endpoint).build().unwrap();
+        self.backend.register(instance, Default::default()).await.unwrap()
+    }
+
+    pub(crate) async fn join(&self, node: &Node) -> Registration {
+        self.register(node.name(), &format!("grpc://{}", node.address())).await
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        Channel::builder(self.backend.watch("greeter"), RoundRobin::new())
+            .with_backoff_cap(Duration::from_millis(100))
+            .build()
+    }
+}
+
+pub(crate) fn request(name: &str) -> HelloRequest {
+    HelloRequest { name: name.to_owned(), count: 0 }
+}
+
+/// Calls once, and answers which server did the work.
+pub(crate) async fn hello(channel: &Channel) -> Result<String, Status> {
+    let reply = GreeterClient::new(channel.clone()).say_hello(request("you")).await?;
+    Ok(reply.into_inner().server)
+}
+
+/// Calls until each of these servers, and nobody else, has answered in a row.
+pub(crate) async fn settle(channel: &Channel, names: &[&str]) {
+    timeout(SOON, async {
+        while spread(channel, names.len()).await.into_keys().collect::<Vec<_>>() != names {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("{names:?} did not all answer"));
+}
+
+/// Calls that often, one after the other, and counts who answered; every call has to succeed.
+pub(crate) async fn spread(channel: &Channel, calls: usize) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..calls {
+        *counts.entry(hello(channel).await.unwrap()).or_insert(0) += 1;
+    }
+    counts
+}
+
+pub(crate) fn member(channel: &Channel, id: &str) -> Member {
+    channel.balancer().members().into_iter().find(|member| member.instance().id() == id).unwrap()
+}
+
+/// Waits until a fact holds.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < end, "it never came true that {what}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}

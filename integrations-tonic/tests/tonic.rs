@@ -1,0 +1,13 @@
+//! The channel and the server against each other, on the in-memory backend and real TCP on loopback.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what they expect")]
+
+mod stage;
+
+mod cases {
+    mod balance;
+    mod empty;
+    mod lifetime;
+    mod outcomes;
+    mod server;
+}

@@ -1,0 +1,235 @@
+//! Real processes on a real etcd: what teams build by hand today, behaviour by behaviour.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use discovery_greeter::{GreeterClient, HelloRequest};
+use discovery_harness::{Etcd, eventually};
+use discovery_kit::picker::RoundRobin;
+use discovery_kit::{Backend, Watch};
+use discovery_tonic::Channel;
+use tokio::time::Instant;
+use tonic::{Code, Request};
+
+use crate::examples::assert_quickstart;
+use crate::node::{Node, run};
+
+const TTL: Duration = Duration::from_secs(3);
+/// TTL, longest backoff, and 3 s.
+const SETTLE: Duration = Duration::from_secs(3 + 2 + 3);
+
+struct Stage {
+    etcd: Etcd,
+    url: String,
+    registry: Arc<dyn Backend>,
+}
+
+impl Stage {
+    async fn start() -> Option<Self> {
+        if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
+            return None;
+        }
+        let etcd = Etcd::start().await.unwrap();
+        let url = format!("etcd://{}?ttl=3s&backoff=2s&probe=1s&timeout=1s", etcd.address());
+        let registry = discovery_kit::connect(&url).unwrap();
+        Some(Self { etcd, url, registry })
+    }
+
+    /// A greeter in a process of its own, on a free port or on the one it had.
+    async fn server(&self, name: &str, listen: &str) -> (Node, String) {
+        let mut node = Node::start("register", &[&self.url, name, listen]);
+        let address = node.line().await;
+        (node, address)
+    }
+
+    /// A client, and the watch that it goes by.
+    fn client(&self) -> (Channel, Watch) {
+        let watch = self.registry.watch("greeter");
+        (Channel::builder(watch.clone(), RoundRobin::new()).with_backoff_cap(Duration::from_secs(1)).build(), watch)
+    }
+}
+
+async fn connected(channel: &Channel, servers: usize) {
+    eventually(SETTLE, "connections", async || {
+        let now = channel.connected();
+        if now == servers { Ok(()) } else { Err(format!("{now} of {servers}")) }
+    })
+    .await;
+}
+
+/// Calls `calls` times and counts who answered; a failed call fails the test.
+async fn count(channel: &Channel, calls: u32) -> BTreeMap<String, u32> {
+    let mut client = GreeterClient::new(channel.clone());
+    let mut counts = BTreeMap::new();
+    for _ in 0..calls {
+        let request = HelloRequest { name: "you".into(), count: 0 };
+        let reply = client.say_hello(request).await.unwrap().into_inner();
+        *counts.entry(reply.server).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn shares(expected: &[(&str, u32)]) -> BTreeMap<String, u32> {
+    expected.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
+}
+
+async fn known(watch: &Watch, limit: Duration, servers: usize) {
+    eventually(limit, &format!("{servers} instances"), async || match watch.latest() {
+        Some(set) if set.len() == servers => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+}
+
+/// Calls without a pause until it is stopped, and counts what succeeded and what did not.
+struct Load {
+    stop: Arc<AtomicBool>,
+    succeeded: Arc<AtomicU64>,
+    task: tokio::task::JoinHandle<Vec<String>>,
+}
+
+impl Load {
+    fn start(channel: &Channel) -> Self {
+        let (stop, succeeded) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, counter, mut client) = (stop.clone(), succeeded.clone(), GreeterClient::new(channel.clone()));
+        let task = tokio::spawn(async move {
+            let mut failures = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                match client.say_hello(HelloRequest { name: "you".into(), count: 0 }).await {
+                    Ok(_) => _ = counter.fetch_add(1, Ordering::Relaxed),
+                    Err(status) => failures.push(status.to_string()),
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            failures
+        });
+        Self { stop, succeeded, task }
+    }
+
+    async fn end(self) -> (u64, Vec<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let failures = self.task.await.unwrap();
+        (self.succeeded.load(Ordering::Relaxed), failures)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_quickstart_does_the_same_on_etcd() {
+    let Some(stage) = Stage::start().await else { return };
+    assert_quickstart(&run("quickstart", &["--registry", &stage.url]).await);
+    let other = format!("etcd://{}/processes?ttl=3s", stage.etcd.address());
+    assert_quickstart(&run("quickstart", &["--registry", &other, "--processes"]).await);
+}
+
+/// The six behaviours that the grpc-lb article reports, in its order, on one etcd, with three servers and one client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_six_behaviours_of_grpc_lb() {
+    let Some(stage) = Stage::start().await else { return };
+    let (one, _) = stage.server("one", "127.0.0.1:0").await;
+    let (two, address) = stage.server("two", "127.0.0.1:0").await;
+    let (three, _) = stage.server("three", "127.0.0.1:0").await;
+    let (channel, watch) = stage.client();
+
+    // 1. Every server gets the same number of requests.
+    connected(&channel, 3).await;
+    assert_eq!(count(&channel, 300).await, shares(&[("one", 100), ("two", 100), ("three", 100)]));
+
+    // 2. One is stopped: its requests go to the other two, and none fails, during the stop nor after it.
+    let load = Load::start(&channel);
+    assert!(two.terminate().await.success());
+    known(&watch, SETTLE, 2).await;
+    connected(&channel, 2).await;
+    let (succeeded, failures) = load.end().await;
+    assert!(failures.is_empty() && succeeded > 100, "{succeeded} succeeded, failed: {failures:?}");
+    assert_eq!(count(&channel, 300).await, shares(&[("one", 150), ("three", 150)]));
+
+    // 3. It is started again: the shares are equal again.
+    let (two, _) = stage.server("two", &address).await;
+    connected(&channel, 3).await;
+    assert_eq!(count(&channel, 300).await, shares(&[("one", 100), ("two", 100), ("three", 100)]));
+
+    // 4. etcd is stopped: calls go on, no instance is lost, nothing comes or goes, for longer than the TTL.
+    stage.etcd.stop().await.unwrap();
+    let load = Load::start(&channel);
+    let until = Instant::now() + TTL * 2;
+    eventually(SETTLE, "the set to be stale", async || watch.freshness().is_stale()).await;
+    while Instant::now() < until {
+        assert_eq!(watch.latest().unwrap().len(), 3);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let (succeeded, failures) = load.end().await;
+    assert!(failures.is_empty() && succeeded > 100, "{succeeded} succeeded, failed: {failures:?}");
+    assert_eq!(count(&channel, 300).await, shares(&[("one", 100), ("two", 100), ("three", 100)]));
+
+    // 5. etcd is back: joins and leaves are seen again, without a restart of anything.
+    stage.etcd.start_again().await.unwrap();
+    eventually(SETTLE, "the set to be live", async || watch.freshness().is_live()).await;
+    let (four, _) = stage.server("four", "127.0.0.1:0").await;
+    connected(&channel, 4).await;
+    assert!(four.terminate().await.success());
+    known(&watch, SETTLE, 3).await;
+
+    // 6. All are stopped: a call waits, and succeeds once one is back within its deadline.
+    for server in [one, two, three] {
+        assert!(server.terminate().await.success());
+    }
+    known(&watch, SETTLE, 0).await;
+    let mut client = GreeterClient::new(channel.clone());
+    let mut request = Request::new(HelloRequest { name: "you".into(), count: 0 });
+    request.set_timeout(Duration::from_secs(20));
+    let mut patient = client.clone();
+    let waiting = tokio::spawn(async move { patient.say_hello(request).await });
+    let (_back, _) = stage.server("two", &address).await;
+    assert_eq!(waiting.await.unwrap().unwrap().into_inner().server, "two");
+    _back.kill().await;
+    known(&watch, SETTLE, 0).await;
+    let mut request = Request::new(HelloRequest { name: "you".into(), count: 0 });
+    request.set_timeout(Duration::from_secs(1));
+    let begun = Instant::now();
+    let status = client.say_hello(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    assert!(status.message().contains("no instance is registered"), "{status:?}");
+    assert!(begun.elapsed() < Duration::from_millis(1_050), "{:?}", begun.elapsed());
+}
+
+/// go-zero's promise: who is killed is out of every watcher's set within TTL + 1 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r03_a_killed_process_is_out_of_every_set_within_its_ttl() {
+    let Some(stage) = Stage::start().await else { return };
+    let (killed, _) = stage.server("one", "127.0.0.1:0").await;
+    let (_living, _) = stage.server("two", "127.0.0.1:0").await;
+    let others: Vec<_> = (0..3).map(|_| discovery_kit::connect(&stage.url).unwrap()).collect();
+    let watches: Vec<_> = others.iter().map(|registry| registry.watch("greeter")).collect();
+    for watch in &watches {
+        known(watch, SETTLE, 2).await;
+    }
+    killed.kill().await;
+    let end = Instant::now() + TTL + Duration::from_secs(1);
+    for watch in &watches {
+        known(watch, end.saturating_duration_since(Instant::now()), 1).await;
+    }
+}
+
+/// go-zero's promise: the cached set survives an etcd that is away for a minute, and every call succeeds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w04_a_minute_without_etcd_fails_no_call() {
+    let Some(stage) = Stage::start().await else { return };
+    let (_one, _) = stage.server("one", "127.0.0.1:0").await;
+    let (_two, _) = stage.server("two", "127.0.0.1:0").await;
+    let (channel, watch) = stage.client();
+    connected(&channel, 2).await;
+    let load = Load::start(&channel);
+    stage.etcd.kill().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        assert_eq!(watch.latest().unwrap().len(), 2);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    stage.etcd.start_again().await.unwrap();
+    eventually(SETTLE, "the set to be live", async || watch.freshness().is_live()).await;
+    known(&watch, SETTLE, 2).await;
+    let (succeeded, failures) = load.end().await;
+    assert!(failures.is_empty() && succeeded > 5_000, "{succeeded} succeeded, failed: {failures:?}");
+}

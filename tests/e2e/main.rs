@@ -1,0 +1,8 @@
+//! End to end: the examples as a user runs them, and real processes on real registries.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[cfg(feature = "etcd")]
+mod etcd;
+mod examples;
+mod node;
