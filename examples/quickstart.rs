@@ -96,5 +96,5 @@ async fn main() -> Result<()> {
     let two = start("two", &address).await?;
     count(&channel, "two is back", 3).await?;
     let (one, two, three) = tokio::join!(one.end(false), two.end(false), three.end(false));
-    Ok(one.and(two).and(three).and(registry.close(Duration::from_secs(5)).await.map_err(Into::into))?)
+    one.and(two).and(three).and(registry.close(Duration::from_secs(5)).await.map_err(Into::into))
 }

@@ -90,7 +90,7 @@ pub trait Discovery: Send + Sync {
 
 /// One registry: both halves behind one handle, handed out as `Arc<dyn Backend>`.
 #[async_trait]
-pub trait Backend: Registry + Discovery {
+pub trait Backend: Registry + Discovery + std::fmt::Debug {
     /// What the store can do and where its limits are.
     fn capabilities(&self) -> &crate::store::Capabilities;
 

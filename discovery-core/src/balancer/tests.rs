@@ -72,6 +72,34 @@ async fn p02_weight_zero_is_drained_and_all_at_zero_is_nobody() {
     drop((a, b));
 }
 
+/// Nobody without weight is ever picked, and the largest weights neither overflow nor favour anybody, whatever the picker.
+#[tokio::test(start_paused = true)]
+async fn f13_weights_of_every_kind() {
+    for weights in [[0, 0, 0], [0, 5, 0], [u32::MAX; 3]] {
+        let (_, backend, _) = opened();
+        let mut held = Vec::new();
+        for (id, weight) in ["a", "b", "c"].into_iter().zip(weights) {
+            held.push(registered(&backend, instance(id, weight)).await);
+        }
+        for balancer in [
+            Balancer::new(backend.watch("pay"), Random),
+            Balancer::new(backend.watch("pay"), RoundRobin::new()),
+            Balancer::new(backend.watch("pay"), WeightedRoundRobin),
+            Balancer::new(backend.watch("pay"), PowerOfTwo),
+        ] {
+            knows(&balancer, &["a", "b", "c"]).await;
+            match weights {
+                [0, 0, 0] => assert!(balancer.pick(&Context::default()).is_err()),
+                [0, 5, 0] => assert_eq!(counts(&balancer, 10_000), BTreeMap::from([("b".to_owned(), 10_000)])),
+                _ => {
+                    let counts = counts(&balancer, 30_000);
+                    assert!(counts.values().all(|count| count.abs_diff(10_000) <= 500), "{counts:?}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn p03_statistics_survive_updates() {
     let (_, backend, _) = opened();

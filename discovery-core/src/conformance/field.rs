@@ -145,6 +145,24 @@ pub async fn f06_a_refused_read_empties_nothing<F: Fixture>(stage: Stage<F>) {
     assert!(matches!(after.changes_since(&first).as_slice(), [Change::Removed(_)]));
 }
 
+/// F08: IPv6 hosts and their ports survive the store unchanged, with and without a zone.
+pub async fn f08_ipv6_addresses_survive_the_store<F: Fixture>(stage: Stage<F>) {
+    let ((backend, _), (reader, _)) = (stage.handle().await, stage.handle().await);
+    let watch = reader.watch("pay");
+    let addresses =
+        [("2001:db8::3c", 443), ("::1", 9_000), ("fe80::1%eth0", 80), ("10.0.0.5", 1), ("db.example", 65_535)];
+    let mut held = Vec::new();
+    for (n, (host, port)) in addresses.iter().enumerate() {
+        let endpoint = crate::Endpoint::new("grpc", host, *port).unwrap_or_else(|error| fail(&error.to_string()));
+        let with_address = instance("pay", &n.to_string()).to_builder().endpoints([endpoint]).build();
+        held.push(register(&backend, with_address.unwrap_or_else(|error| fail(&error.to_string()))).await);
+    }
+    let snapshot = shows(&watch, SOON, &["0", "1", "2", "3", "4"]).await;
+    let found: Vec<_> =
+        snapshot.instances().iter().map(|i| (i.endpoints()[0].host(), i.endpoints()[0].port())).collect();
+    assert_eq!(found, addresses);
+}
+
 /// F15: ending is bounded whatever the store does, says so, and is made up for.
 pub async fn f15_ending_is_bounded_and_made_up_for<F: Fixture>(stage: Stage<F>) {
     let bound = Duration::from_millis(5_500);

@@ -91,6 +91,7 @@ macro_rules! conformance {
             f04_a_stopped_server_is_noticed,
             f05_the_last_instance_leaves,
             f06_a_refused_read_empties_nothing,
+            f08_ipv6_addresses_survive_the_store,
             f15_ending_is_bounded_and_made_up_for,
             f18_identities_neither_collide_nor_double,
             f20_watches_opened_during_churn_end_at_the_stores_set,

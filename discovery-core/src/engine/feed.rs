@@ -1,10 +1,11 @@
 //! A feed: one subscription to the store, shared by every watch of its scope (W7).
 
 use std::convert::Infallible;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::link::{Link, LinkState};
@@ -31,6 +32,8 @@ struct State<M> {
     freshness: Freshness,
     /// Whether the next full set is the first one of its subscription.
     gap: bool,
+    /// Held until the first full set of a subscription was read.
+    turn: Option<OwnedSemaphorePermit>,
     /// Counts what arrived, so that reconciliation can tell a difference from a notification under way.
     news: u64,
 }
@@ -39,7 +42,8 @@ impl<M: Model> Feed<M> {
     pub(super) fn new(link: Arc<Link>, scope: Scope, model: M) -> (Self, watch::Receiver<Arc<M::View>>) {
         let freshness = Freshness::Loading(Since::now(), link.trouble());
         let (views, receiver) = watch::channel(model.view(&freshness));
-        let state = Mutex::new(State { model, freshness, gap: true, news: 0 });
+        link.feeds.fetch_add(1, Ordering::Relaxed);
+        let state = Mutex::new(State { model, freshness, gap: true, turn: None, news: 0 });
         (Self { link, scope, state, views, log: Throttle::new() }, receiver)
     }
 
@@ -50,10 +54,10 @@ impl<M: Model> Feed<M> {
         loop {
             let epoch = self.wait_up(&mut link).await;
             let started = Instant::now();
-            self.lock().gap = true;
             let error = tokio::select! {
-                error = self.link.store.follow(&self.scope, &self) => error,
+                error = self.follow() => error,
                 cause = lost(&mut link, epoch) => {
+                    self.lock().turn = None;
                     self.mark(&cause);
                     continue;
                 }
@@ -77,6 +81,19 @@ impl<M: Model> Feed<M> {
                 _ = lost(&mut link, epoch) => {}
             }
         }
+    }
+
+    async fn follow(&self) -> Error {
+        let turn = self.link.loads.clone().acquire_owned().await;
+        {
+            let mut state = self.lock();
+            state.gap = true;
+            // The semaphore is never closed.
+            state.turn = turn.ok();
+        }
+        let error = self.link.store.follow(&self.scope, self).await;
+        self.lock().turn = None;
+        error
     }
 
     /// Waits for the link, and says meanwhile why the set is not live.
@@ -112,7 +129,7 @@ impl<M: Model> Feed<M> {
     /// Returns once the store and the notifications led to different sets (W8).
     async fn reconcile(&self) -> Error {
         loop {
-            sleep(self.link.policy.reconcile).await;
+            sleep(self.link.reconcile_pause()).await;
             if !self.lock().freshness.is_live() || !self.differs_from_store().await {
                 continue;
             }
@@ -173,11 +190,18 @@ impl<M: Model> Feed<M> {
     }
 }
 
+impl<M: Model> Drop for Feed<M> {
+    fn drop(&mut self) {
+        self.link.feeds.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl<M: Model> Sink for Feed<M> {
     fn full(&self, revision: u64, records: Vec<RawRecord>) {
         let mut state = self.lock();
         state.news += 1;
         let gap = std::mem::replace(&mut state.gap, false);
+        state.turn = None;
         let changed = state.model.full(revision, records, gap);
         if changed || !state.freshness.is_live() {
             state.freshness = Freshness::Live;

@@ -6,14 +6,21 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Backoff, Policy};
 use crate::snapshot::Since;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
+
+/// Sets that are read at once; more would only queue at the store.
+const MAX_LOADS: usize = 64;
+/// A handle asks for one reconciliation in this time at most, however many services it watches (L1).
+const RECONCILE_PACE: Duration = Duration::from_millis(50);
 
 /// Whether the store answers.
 #[derive(Debug, Clone)]
@@ -27,6 +34,10 @@ pub(crate) enum LinkState {
 pub(crate) struct Link {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
+    /// Bounds how many sets are read at once: with ten thousand watched services a return would otherwise be a storm (L2).
+    pub(crate) loads: Arc<Semaphore>,
+    /// How many feeds are open, which spaces their reconciliation. A hint, so any ordering does.
+    pub(crate) feeds: AtomicUsize,
     /// Written by the supervisor alone.
     state: watch::Sender<LinkState>,
     suspicion: Notify,
@@ -35,7 +46,8 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
         let state = watch::Sender::new(LinkState::Down(Since::now(), None));
-        Self { store, policy, state, suspicion: Notify::new() }
+        let (loads, feeds) = (Arc::new(Semaphore::new(MAX_LOADS)), AtomicUsize::new(0));
+        Self { store, policy, loads, feeds, state, suspicion: Notify::new() }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<LinkState> {
@@ -76,6 +88,12 @@ impl Link {
             self.suspect();
         }
         Err(error)
+    }
+
+    /// How long a feed waits between two reconciliations, drawn around the policy's interval so that feeds do not fall into step.
+    pub(crate) fn reconcile_pause(&self) -> Duration {
+        let feeds = u32::try_from(self.feeds.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        self.policy.reconcile.max(RECONCILE_PACE.saturating_mul(feeds)).mul_f64(0.75 + fastrand::f64() / 2.0)
     }
 
     pub(crate) fn suspect(&self) {

@@ -1,6 +1,6 @@
 //! The Greeter service of `proto/greeter.proto`, and a server that answers with its own name.
 
-#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::missing_errors_doc, reason = "generated")]
 mod generated;
 
 use futures_util::{Stream, StreamExt, stream};
