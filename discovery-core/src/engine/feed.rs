@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::Backoff;
 use super::link::{Link, LinkState};
 use super::model::Model;
-use super::{Backoff, throttle::Throttle};
 use crate::snapshot::{Freshness, Since};
 use crate::store::{RawChange, RawRecord, Scope, Sink};
 use crate::{Error, ErrorKind};
@@ -24,7 +24,6 @@ pub(super) struct Feed<M: Model> {
     state: Mutex<State<M>>,
     /// Holds the newest view only, so a slow reader costs nothing (W3).
     views: watch::Sender<Arc<M::View>>,
-    log: Throttle,
 }
 
 struct State<M> {
@@ -44,7 +43,7 @@ impl<M: Model> Feed<M> {
         let (views, receiver) = watch::channel(model.view(&freshness));
         link.feeds.fetch_add(1, Ordering::Relaxed);
         let state = Mutex::new(State { model, freshness, gap: true, turn: None, news: 0 });
-        (Self { link, scope, state, views, log: Throttle::new() }, receiver)
+        (Self { link, scope, state, views }, receiver)
     }
 
     /// Follows the store until it is aborted.
@@ -72,8 +71,10 @@ impl<M: Model> Feed<M> {
             if started.elapsed() >= self.link.policy.probe {
                 backoff.reset();
             }
-            if self.log.permits() {
-                tracing::warn!(scope = ?self.scope, %error, "a subscription ended; the set is read anew");
+            if self.link.broken_log.permits() {
+                tracing::warn!(scope = ?self.scope, %error, "a subscription ended, and maybe others; sets are read anew");
+            } else {
+                tracing::debug!(scope = ?self.scope, %error, "a subscription ended; the set is read anew");
             }
             let wait = backoff.next(error.is_retryable());
             tokio::select! {

@@ -53,9 +53,7 @@ impl Feeds {
         };
         let scope = Scope::Service(service.clone());
         let shared = match check_name("service", &service) {
-            Ok(()) => {
-                Shared::open(core, open.closed, scope, Instances::new(service.clone(), core.link.store.clone(), hold))
-            }
+            Ok(()) => Shared::open(core, open.closed, scope, Instances::new(service.clone(), core.link.clone(), hold)),
             Err(error) => {
                 // A watch cannot fail, so a bad name is a set that never comes, with its reason.
                 let mut view = Snapshot::loading(service.clone());

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
+use super::link::Link;
 use super::model::{Hold, Model};
 use crate::model::decode;
 use crate::set::InstanceSet;
 use crate::snapshot::{Freshness, Since, Snapshot};
-use crate::store::{Digest, RawChange, RawRecord, Store};
+use crate::store::{Digest, RawChange, RawRecord};
 use crate::{Error, ErrorKind};
 
 /// More lines than this for one batch of unreadable records would drown the log; a summary follows instead.
@@ -30,7 +31,7 @@ struct Entry {
 
 pub(super) struct Instances {
     service: Arc<str>,
-    store: Arc<dyn Store>,
+    link: Arc<Link>,
     hold: Option<Hold>,
     loaded: bool,
     revision: u64,
@@ -46,10 +47,10 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    pub(super) fn new(service: Arc<str>, store: Arc<dyn Store>, hold: Option<Hold>) -> Self {
+    pub(super) fn new(service: Arc<str>, link: Arc<Link>, hold: Option<Hold>) -> Self {
         Self {
             service,
-            store,
+            link,
             hold,
             loaded: false,
             revision: 0,
@@ -65,8 +66,8 @@ impl Instances {
 
     /// Reads one record; the instance goes into the set, and the entry says what the store has.
     fn read(&mut self, record: &RawRecord, hash: u64, before: Option<Arc<str>>) -> (Entry, bool) {
-        let key = self.store.parse_key(&record.key).filter(|key| key.service == self.service);
-        let limit = self.store.capabilities().max_record;
+        let key = self.link.store.parse_key(&record.key).filter(|key| key.service == self.service);
+        let limit = self.link.store.capabilities().max_record;
         let decoded = match &key {
             None => Err(corrupt(&record.key, "the key is not one of this layout")),
             Some(_) if record.value.len() > limit => {
@@ -124,10 +125,12 @@ impl Instances {
         let vanished = gone.iter().filter(|(_, e)| e.id.is_some()).count() + self.held.len();
         match self.hold.filter(|hold| gap && hold.is_sharp(before, vanished)) {
             Some(hold) if !gone.is_empty() => {
-                tracing::warn!(
-                    service = %self.service, before, vanished, grace = ?hold.grace,
-                    "the set shrank sharply across a gap; it is held so that the living can come back"
-                );
+                if self.link.brake_log.permits() {
+                    tracing::warn!(
+                        service = %self.service, before, vanished, grace = ?hold.grace,
+                        "a set shrank sharply across a gap, and maybe others; it is held so that the living can come back"
+                    );
+                }
                 for (key, entry) in gone {
                     self.reported.remove(&key);
                     self.held.extend(entry.id);
@@ -223,7 +226,7 @@ impl Model for Instances {
 
     fn release(&mut self) {
         self.release = None;
-        tracing::info!(service = %self.service, released = self.held.len(), "the grace has passed; the store is believed");
+        tracing::debug!(service = %self.service, released = self.held.len(), "the grace has passed; the store is believed");
         for id in std::mem::take(&mut self.held) {
             self.set.remove(&id);
         }

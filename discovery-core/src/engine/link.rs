@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::throttle::Throttle;
 use super::{Backoff, Policy};
 use crate::snapshot::Since;
 use crate::store::Store;
@@ -38,6 +39,9 @@ pub(crate) struct Link {
     pub(crate) loads: Arc<Semaphore>,
     /// How many feeds are open, which spaces their reconciliation. A hint, so any ordering does.
     pub(crate) feeds: AtomicUsize,
+    /// One line stands for all services to which the same happens at once (L1).
+    pub(super) broken_log: Throttle,
+    pub(super) brake_log: Throttle,
     /// Written by the supervisor alone.
     state: watch::Sender<LinkState>,
     suspicion: Notify,
@@ -47,7 +51,8 @@ impl Link {
     pub(crate) fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
         let state = watch::Sender::new(LinkState::Down(Since::now(), None));
         let (loads, feeds) = (Arc::new(Semaphore::new(MAX_LOADS)), AtomicUsize::new(0));
-        Self { store, policy, loads, feeds, state, suspicion: Notify::new() }
+        let (broken_log, brake_log) = (Throttle::new(), Throttle::new());
+        Self { store, policy, loads, feeds, broken_log, brake_log, state, suspicion: Notify::new() }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<LinkState> {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 const QUIET: Duration = Duration::from_secs(5);
 
+/// Says when a line may be written again.
 #[derive(Debug)]
 pub(super) struct Throttle {
     last: Mutex<Option<Instant>>,

@@ -169,11 +169,15 @@ impl Keeper {
                 return;
             }
         };
+        // One line stands for all, since a store that was emptied misses everything at once (L1).
+        if let Some(key) = audit.missing.first() {
+            let records = audit.missing.len();
+            tracing::warn!(%key, records, "records are no longer in the store as they were written; repairing them");
+        }
         for key in audit.missing.into_iter().collect::<HashSet<_>>() {
             let Some(slot) = self.slots.get_mut(&key).filter(|s| s.is_present() && !s.dirty && !s.busy) else {
                 continue;
             };
-            tracing::warn!(%key, "the record is no longer in the store as it was written; repairing it");
             slot.dirty = true;
             slot.set_reconnecting(&Error::new(
                 ErrorKind::Unavailable,
@@ -187,7 +191,7 @@ impl Keeper {
             if self.slots.contains_key(&key) {
                 continue;
             }
-            tracing::warn!(%key, "a write that came late left a record behind; removing it");
+            tracing::debug!(%key, "a write that came late left a record behind; removing it");
             let mut slot = Slot::new(0, unobserved(), Backoff::new(self.link.policy.backoff));
             slot.want(Wanted::Absent, None);
             slot.owner = Some(Owner { lease: lease.clone(), mark: "".into() });
