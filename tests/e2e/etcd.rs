@@ -233,3 +233,50 @@ async fn w04_a_minute_without_etcd_fails_no_call() {
     let (succeeded, failures) = load.end().await;
     assert!(failures.is_empty() && succeeded > 5_000, "{succeeded} succeeded, failed: {failures:?}");
 }
+
+/// What is registered is an address that others can reach, however the server listens: never a wildcard, never port 0.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f19_what_is_registered_can_be_called() {
+    let Some(stage) = Stage::start().await else { return };
+    for (listen, advertise, host) in [
+        ("0.0.0.0:0", None, "127.0.0.1"),
+        ("[::]:0", None, "127.0.0.1"),
+        ("127.0.0.1:0", None, "127.0.0.1"),
+        ("[::1]:0", None, "::1"),
+        ("0.0.0.0:0", Some("localhost"), "localhost"),
+    ] {
+        let environment: Vec<_> = advertise.map(|host| ("DISCOVERY_ADVERTISE", host)).into_iter().collect();
+        let mut node = Node::start_with("register", &[&stage.url, "one", listen], &environment);
+        let bound: std::net::SocketAddr = node.line().await.parse().unwrap();
+        let (channel, watch) = stage.client();
+        known(&watch, SETTLE, 1).await;
+        let set = watch.latest().unwrap();
+        let endpoint = set.instances().iter().next().unwrap().endpoints()[0].clone();
+        assert_eq!((endpoint.host(), endpoint.port()), (host, bound.port()), "listening on {listen}");
+        connected(&channel, 1).await;
+        assert_eq!(count(&channel, 3).await, shares(&[("one", 3)]), "listening on {listen}");
+        assert!(node.terminate().await.success());
+        known(&watch, SETTLE, 0).await;
+    }
+}
+
+/// Every signal that orchestrators and shells use to end a process drains and deregisters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r09_every_signal_drains_and_deregisters() {
+    let Some(stage) = Stage::start().await else { return };
+    let (_, watch) = stage.client();
+    for signal in ["TERM", "INT", "HUP", "QUIT"] {
+        let (node, _) = stage.server("one", "127.0.0.1:0").await;
+        known(&watch, SETTLE, 1).await;
+        let ended = tokio::spawn(node.signal(signal));
+        eventually(SETTLE, "the instance to drain", async || {
+            let set = watch.latest()?;
+            let state = set.instances().iter().next()?.state();
+            (state == discovery_kit::State::Draining).then_some(())
+        })
+        .await;
+        assert!(ended.await.unwrap().success(), "SIG{signal}");
+        // It deregistered by itself: the TTL alone would have taken longer.
+        known(&watch, Duration::from_millis(500), 0).await;
+    }
+}

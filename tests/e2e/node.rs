@@ -38,7 +38,12 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
+        Self::start_with(name, arguments, &[])
+    }
+
+    pub(crate) fn start_with(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(example(name));
+        command.envs(environment.iter().copied());
         let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn();
         let mut child = child.unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -56,9 +61,14 @@ impl Node {
     }
 
     /// Asks it to end, as an orchestrator does, and returns how it did.
-    pub(crate) async fn terminate(mut self) -> ExitStatus {
+    pub(crate) async fn terminate(self) -> ExitStatus {
+        self.signal("TERM").await
+    }
+
+    /// Sends it a signal by name, and returns how it ended.
+    pub(crate) async fn signal(mut self, signal: &str) -> ExitStatus {
         let pid = self.child.id().expect("a running process").to_string();
-        let signalled = Command::new("kill").args(["-TERM", &pid]).status().await.unwrap();
+        let signalled = Command::new("kill").args(["-s", signal, &pid]).status().await.unwrap();
         assert!(signalled.success());
         timeout(LIMIT, self.child.wait()).await.expect("it ends in time").unwrap()
     }

@@ -90,3 +90,38 @@ async fn r11_a_full_server_is_named() {
     let set = backend.snapshot("pay", Duration::from_secs(3)).await.unwrap();
     assert!(set.get("kept").is_some());
 }
+
+/// The size to plan for: a thousand registrations and ten thousand watched services on one handle survive a restart of the store
+/// without a write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l02_ten_thousand_services_survive_a_restart() {
+    let Some(fixture) = EtcdFixture::start().await else { return };
+    let url: RegistryUrl = format!("etcd://{}?ttl=30s&backoff=2s", fixture.server.address()).parse().unwrap();
+    let backend = discovery_etcd::connect(&url).unwrap();
+    let begun = tokio::time::Instant::now();
+    let mut registering = tokio::task::JoinSet::new();
+    for n in 0..1_000 {
+        let (backend, builder) = (backend.clone(), Instance::builder(format!("s{n}")));
+        let instance = builder.id("a").endpoint("grpc://127.0.0.1:9000").build().unwrap();
+        registering.spawn(async move { backend.register(instance, RegisterOptions::default()).await.unwrap() });
+    }
+    let held = registering.join_all().await;
+    let registered = begun.elapsed();
+    let watches: Vec<_> = (0..10_000).map(|n| backend.watch(&format!("s{n}"))).collect();
+    for watch in &watches {
+        watch.ready(Duration::from_secs(60)).await.unwrap();
+    }
+    println!("1,000 registrations in {registered:?}, then 10,000 sets in {:?}", begun.elapsed() - registered);
+    let revision = fixture.revision().await;
+    fixture.restart().await;
+    let begun = tokio::time::Instant::now();
+    eventually(Duration::from_secs(60), "everything to hold again", async || {
+        let live = watches.iter().filter(|watch| watch.freshness().is_live()).count();
+        let registered = held.iter().filter(|registration| registration.state().is_registered()).count();
+        if (live, registered) == (10_000, 1_000) { Ok(()) } else { Err((live, registered)) }
+    })
+    .await;
+    println!("everything holds again {:?} after the restart", begun.elapsed());
+    assert_eq!(fixture.revision().await, revision, "something that survived was written");
+    assert!(watches.iter().take(1_000).all(|watch| watch.latest().is_some_and(|set| set.len() == 1)));
+}

@@ -1,6 +1,7 @@
 //! The etcd backend on real servers: the conformance suite, and what is particular to etcd.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the figures are worth reading")]
 
 mod auth;
 mod fixture;
