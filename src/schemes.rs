@@ -10,7 +10,7 @@ use discovery_core::{Backend, Error, ErrorKind, RegistryUrl, Result, fixed, memo
 pub type Connector = Arc<dyn Fn(&RegistryUrl) -> Result<Arc<dyn Backend>> + Send + Sync>;
 
 /// The schemes that this crate knows, and the feature that compiles each in.
-const FEATURES: &[(&str, &str)] = &[("etcd", "etcd")];
+const FEATURES: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "tls")];
 
 /// Opens the registry at a URL such as `etcd://user:password@h1:2379,h2:2379/prefix?ttl=10s`, `memory:` or `static:///a:1,b:2`.
 ///
@@ -36,6 +36,8 @@ impl Default for Schemes {
         let schemes = schemes.with("memory", memory::connect).with("static", fixed::connect);
         #[cfg(feature = "etcd")]
         let schemes = schemes.with("etcd", discovery_etcd::connect);
+        #[cfg(all(feature = "etcd", feature = "tls"))]
+        let schemes = schemes.with("etcds", discovery_etcd::connect);
         schemes
     }
 }

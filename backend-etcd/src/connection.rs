@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use discovery_core::{Error, ErrorKind, Policy, RegistryUrl, Result};
+use discovery_core::{Error, ErrorKind, Policy, RegistryUrl, Result, TlsFiles};
 use etcd_client::{Client, ConnectOptions, GetOptions};
 use tokio::time::timeout;
 
@@ -21,6 +21,8 @@ pub(crate) const MAX_ANSWER: usize = 32 * 1024 * 1024;
 pub(crate) struct Connection {
     hosts: Vec<String>,
     options: ConnectOptions,
+    /// Where the certificates are, for `etcds`.
+    tls: Option<TlsFiles>,
     /// How long one host may take, so that the last one still gets its turn within the policy's deadline.
     patience: Duration,
     /// The host to try next. Only one task connects, so any ordering does.
@@ -38,7 +40,7 @@ pub(crate) struct Live {
 }
 
 impl Connection {
-    pub(crate) fn new(url: &RegistryUrl, policy: &Policy) -> Result<Self> {
+    pub(crate) fn new(url: &RegistryUrl, policy: &Policy, tls: Option<TlsFiles>) -> Result<Self> {
         let hosts = url.hosts(DEFAULT_PORT)?;
         let hosts_count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let patience = (policy.connect_timeout / hosts_count).min(policy.timeout);
@@ -60,7 +62,7 @@ impl Connection {
             (None, _) => {}
         }
         let (next, current) = (AtomicUsize::new(0), RwLock::new(None));
-        Ok(Self { hosts, options, patience, next, current, address: url.to_string() })
+        Ok(Self { hosts, options, tls, patience, next, current, address: url.to_string() })
     }
 
     /// The address without credentials.
@@ -114,9 +116,12 @@ impl Connection {
     }
 
     async fn open(&self, host: &str, probe_key: &str) -> Result<Live> {
-        let client = Client::connect([host], Some(self.options.clone()))
-            .await
-            .map_err(|error| classify(error, "connect to", host))?;
+        let (endpoint, options) = match &self.tls {
+            None => (format!("http://{host}"), self.options.clone()),
+            Some(files) => (format!("https://{host}"), with_tls(self.options.clone(), files, host)?),
+        };
+        let client =
+            Client::connect([endpoint], Some(options)).await.map_err(|error| classify(error, "connect to", host))?;
         match ask(&client, probe_key, host).await {
             // A refusal of this key is an answer; what is allowed is found out by those who ask for it.
             Ok(()) => {}
@@ -130,6 +135,18 @@ impl Connection {
     fn replace(&self, live: Option<Arc<Live>>) -> Option<Arc<Live>> {
         std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), live)
     }
+}
+
+/// The certificates are read for each connection, so that a rotated one is used.
+#[cfg(feature = "tls")]
+fn with_tls(options: ConnectOptions, files: &TlsFiles, _host: &str) -> Result<ConnectOptions> {
+    Ok(options.with_tls(crate::tls::options(files.read()?)))
+}
+
+#[cfg(not(feature = "tls"))]
+fn with_tls(_options: ConnectOptions, _files: &TlsFiles, host: &str) -> Result<ConnectOptions> {
+    let advice = "TLS is not compiled in; build discovery-etcd with the feature \"tls\"";
+    Err(Error::new(ErrorKind::Unsupported, "connect to", host, advice))
 }
 
 /// Asks for an answer that needs the cluster's consent, so that a member cut off from the others counts as dead.

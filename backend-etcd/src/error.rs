@@ -13,13 +13,43 @@ pub(crate) fn classify(error: ClientError, operation: &'static str, subject: &st
         ClientError::InvalidArgs(_) | ClientError::InvalidUri(_) => (ErrorKind::InvalidInput, error.to_string()),
         _ => (ErrorKind::Internal, error.to_string()),
     };
+    let (kind, message) = match root_cause(&error) {
+        // What the transport says hides why; what the handshake says is for a person to mend.
+        Some(cause) if kind == ErrorKind::Unavailable && is_handshake(&cause) => (
+            ErrorKind::Unauthenticated,
+            format!("{message}: {cause}; check ca, cert, key and server_name in the registry URL"),
+        ),
+        Some(cause) if kind == ErrorKind::Unavailable => (kind, format!("{message}: {cause}")),
+        _ => (kind, message),
+    };
     let advice = match kind {
-        ErrorKind::Unauthenticated => "; check user and password in the registry URL",
+        ErrorKind::Unauthenticated if !message.contains("registry URL") => {
+            "; check user and password in the registry URL"
+        }
         ErrorKind::PermissionDenied => "; grant the user's role readwrite on the prefix",
         ErrorKind::Exhausted => "; etcd is out of space: compact, defragment and disarm the alarm",
         _ => "",
     };
     Error::new(kind, operation, subject, format!("{message}{advice}")).with_source(error)
+}
+
+/// The innermost source of an error that was made on this side.
+fn root_cause(error: &ClientError) -> Option<String> {
+    let mut source = match error {
+        ClientError::GRpcStatus(status) => std::error::Error::source(status),
+        ClientError::TransportError(transport) => std::error::Error::source(transport),
+        _ => None,
+    }?;
+    while let Some(inner) = source.source() {
+        source = inner;
+    }
+    Some(source.to_string())
+}
+
+fn is_handshake(cause: &str) -> bool {
+    ["certificate", "Certificate", "handshake", "HandshakeFailure", "fatal alert"]
+        .iter()
+        .any(|word| cause.contains(word))
 }
 
 fn kind_of(status: &Status) -> ErrorKind {

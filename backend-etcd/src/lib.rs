@@ -17,12 +17,16 @@ mod load;
 mod record;
 mod store;
 mod streams;
+#[cfg(feature = "tls")]
+mod tls;
 mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::{Backend, Engine, KeySpace, Policy, RegistryUrl, Result, store::Capabilities};
+use discovery_core::{
+    Backend, Engine, KeySpace, Policy, RegistryUrl, Result, TlsFiles, UrlOptions, store::Capabilities,
+};
 
 use connection::Connection;
 use store::EtcdStore;
@@ -40,8 +44,7 @@ pub const MAX_RECORD: usize = 1024 * 1024;
 pub fn connect(url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
     let mut options = url.options();
     let policy = Policy::from_url(&mut options)?;
-    options.finish()?;
-    open(url, policy)
+    start(url, options, policy)
 }
 
 /// Opens a handle as [`connect`] does, under a policy of the caller's instead of the URL's.
@@ -49,7 +52,16 @@ pub fn connect(url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
 /// # Errors
 /// As [`connect`].
 pub fn open(url: &RegistryUrl, policy: Policy) -> Result<Arc<dyn Backend>> {
-    let connection = Connection::new(url, &policy)?;
+    start(url, url.options(), policy)
+}
+
+fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+    let tls = match url.scheme() {
+        "etcds" => Some(TlsFiles::from_url(&mut options)?),
+        _ => None,
+    };
+    options.finish()?;
+    let connection = Connection::new(url, &policy, tls)?;
     let capabilities = Capabilities {
         backend: "etcd",
         registers: true,

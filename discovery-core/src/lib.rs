@@ -52,4 +52,4 @@ pub use picker::{Context, Member, Picker, PickerFactory};
 pub use registry::{Backend, Discovery, RegisterOptions, Registration, RegistrationState, Registry, Watch};
 pub use set::{Change, InstanceSet};
 pub use snapshot::{Freshness, ServiceNames, Since, Snapshot};
-pub use url::{RegistryUrl, UrlOptions};
+pub use url::{RegistryUrl, TlsFiles, TlsMaterial, UrlOptions};

@@ -3,6 +3,7 @@
 //! It is parsed here because no URL parser accepts several hosts. Credentials are kept apart and never printed.
 
 mod options;
+mod tls;
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +11,7 @@ use std::str::FromStr;
 use percent_encoding::percent_decode_str;
 
 pub use options::UrlOptions;
+pub use tls::{TlsFiles, TlsMaterial};
 
 use crate::model::Endpoint;
 use crate::{Error, Result};

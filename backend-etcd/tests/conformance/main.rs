@@ -7,5 +7,7 @@ mod auth;
 mod fixture;
 mod hosts;
 mod limits;
+#[cfg(feature = "tls")]
+mod tls;
 
 discovery_core::conformance!(fixture::EtcdFixture, #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);

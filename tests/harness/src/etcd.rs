@@ -169,7 +169,7 @@ impl Etcd {
     }
 
     async fn ready(&self) -> io::Result<()> {
-        let server = self.socket_address();
+        let server = self.layout.metrics.address();
         self.process().ready(START_LIMIT, || health::serves(server)).await
     }
 

@@ -4,6 +4,7 @@
 //! [`Proxy`] stands between a client and a server and misbehaves as a network does.
 //! [`ServerProcess`] starts, freezes and ends any server program, and does not let it outlive the test process.
 //! [`Port`] reserves a loopback port against all other tests on the machine.
+//! `Certificates` (feature `certificates`) are an authority of its own and what it signed.
 //! [`eventually`] waits for something that happens soon, and says what it saw when it does not.
 //! [`skip_unless_available!`] skips a test loudly where a server is not installed.
 //!
@@ -29,6 +30,8 @@
 //! ```
 
 mod availability;
+#[cfg(feature = "certificates")]
+mod certificates;
 mod child;
 mod etcd;
 mod log;
@@ -41,6 +44,8 @@ mod spawner;
 mod tool;
 
 pub use availability::{available, find};
+#[cfg(feature = "certificates")]
+pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdOptions};
 pub use poll::{Sight, eventually};
 pub use port::{Port, free_port};

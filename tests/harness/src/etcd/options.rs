@@ -2,11 +2,16 @@
 
 use std::ffi::OsString;
 
+#[cfg(feature = "certificates")]
+use crate::Certificates;
+
 /// Options of an etcd server; the default is a server as it comes out of the box.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdOptions {
     pub(super) args: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
+    /// Whether clients have to speak TLS.
+    pub(super) tls: bool,
 }
 
 impl EtcdOptions {
@@ -14,6 +19,21 @@ impl EtcdOptions {
     #[must_use]
     pub fn with_args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Speaks TLS with its clients, and asks each for a certificate of the same authority.
+    #[cfg(feature = "certificates")]
+    #[must_use]
+    pub fn with_tls(mut self, certificates: &Certificates) -> Self {
+        let (certificate, key) = certificates.server();
+        for (name, path) in
+            [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", certificates.ca())]
+        {
+            self.args.extend([name.into(), path.into()]);
+        }
+        self.args.push("--client-cert-auth".into());
+        self.tls = true;
         self
     }
 

@@ -13,11 +13,17 @@ pub(super) struct Layout {
     folder: TempDir,
     pub(super) client: Port,
     peer: Port,
+    pub(super) metrics: Port,
 }
 
 impl Layout {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { folder: TempDir::with_prefix("etcd-")?, client: free_port()?, peer: free_port()? })
+        Ok(Self {
+            folder: TempDir::with_prefix("etcd-")?,
+            client: free_port()?,
+            peer: free_port()?,
+            metrics: free_port()?,
+        })
     }
 
     /// Deletes the data, which are missing when the server has never come so far as to write any.
@@ -34,11 +40,15 @@ impl Layout {
 
     /// Leaves heartbeat and election time alone although shorter ones would start faster: they set the shortest TTL that is granted.
     pub(super) fn server(&self, options: &EtcdOptions) -> Command {
-        let (client, peer) = (format!("http://{}", self.client.address()), format!("http://{}", self.peer.address()));
+        let scheme = if options.tls { "https" } else { "http" };
+        let (client, peer) =
+            (format!("{scheme}://{}", self.client.address()), format!("http://{}", self.peer.address()));
         let mut command = clean("etcd");
         command.arg("--data-dir").arg(self.data());
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        // Whether it serves can be asked without TLS on an address of its own.
+        command.args(["--listen-metrics-urls", &format!("http://{}", self.metrics.address())]);
         command.args(["--name", "default", "--initial-cluster", &format!("default={peer}")]);
         command.args(["--logger", "zap", "--log-outputs", "stderr", "--log-level", "warn"]);
         // As a variable, because a version that does not know it only warns, where an unknown flag would keep it from starting.

@@ -1,0 +1,62 @@
+//! Certificates for servers and clients of a test, made afresh and gone with it.
+
+use std::{fs, io, path::PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+};
+use tempfile::TempDir;
+
+/// An authority, and what it has signed: a server's certificate for loopback and a client's.
+#[derive(Debug)]
+pub struct Certificates {
+    folder: TempDir,
+}
+
+impl Certificates {
+    /// Makes an authority of its own; two of them do not trust each other.
+    ///
+    /// # Errors
+    ///
+    /// When the files cannot be written, or the keys not be made.
+    pub fn new() -> io::Result<Self> {
+        let folder = TempDir::with_prefix("certificates-")?;
+        let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let authority = CertifiedIssuer::self_signed(params, key).map_err(io::Error::other)?;
+        fs::write(folder.path().join("ca.pem"), authority.pem())?;
+        for (name, purpose) in
+            [("server", ExtendedKeyUsagePurpose::ServerAuth), ("client", ExtendedKeyUsagePurpose::ClientAuth)]
+        {
+            let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+            let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
+            params.extended_key_usages = vec![purpose, ExtendedKeyUsagePurpose::ClientAuth];
+            let key = KeyPair::generate().map_err(io::Error::other)?;
+            let certificate = params.signed_by(&key, &authority).map_err(io::Error::other)?;
+            fs::write(folder.path().join(format!("{name}.pem")), certificate.pem())?;
+            fs::write(folder.path().join(format!("{name}-key.pem")), key.serialize_pem())?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// The authority's certificate.
+    pub fn ca(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// A certificate and its key, both in PEM, for a server on loopback.
+    pub fn server(&self) -> (PathBuf, PathBuf) {
+        self.pair("server")
+    }
+
+    /// A certificate and its key, both in PEM, for a client.
+    pub fn client(&self) -> (PathBuf, PathBuf) {
+        self.pair("client")
+    }
+
+    fn pair(&self, name: &str) -> (PathBuf, PathBuf) {
+        (self.folder.path().join(format!("{name}.pem")), self.folder.path().join(format!("{name}-key.pem")))
+    }
+}
