@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, Link, eventually};
 use discovery_core::{Instance, Policy, RegisterOptions, RegistryUrl};
-use discovery_harness::{Proxy, free_port};
+use discovery_harness::{EtcdCluster, Proxy, free_port};
 
 use crate::fixture::{EtcdFixture, Wire};
 
@@ -50,4 +50,45 @@ async fn w12_a_host_that_falls_silent_is_left_for_the_next() {
     })
     .await;
     assert_eq!(fixture.revision().await, revision, "the lease survived, and still something was written");
+}
+
+/// One member of three is killed, then another frozen instead: registrations hold, sets converge, and nothing waits for the lost one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r04_a_cluster_that_loses_a_member_goes_on() {
+    if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
+        return;
+    }
+    let cluster = EtcdCluster::start().await.unwrap();
+    let url: RegistryUrl = format!("etcd://{}", cluster.addresses()).parse().unwrap();
+    let (writer, reader) = (discovery_etcd::connect(&url).unwrap(), discovery_etcd::connect(&url).unwrap());
+    let held = writer.register(instance("held"), RegisterOptions::default()).await.unwrap();
+    let watch = reader.watch("pay");
+    watch.ready(Duration::from_secs(5)).await.unwrap();
+    // Both handles are on the first host. The bound: a second of probing, an election, and the next host.
+    let settle = Duration::from_secs(15);
+    for (round, freeze) in [(0, false), (1, true)] {
+        let lost = &cluster.members()[round];
+        if freeze { lost.freeze() } else { lost.kill() }.unwrap();
+        let begun = tokio::time::Instant::now();
+        let id = format!("joined-{round}");
+        let options = RegisterOptions::default().with_deadline(settle);
+        let joined = writer.register(instance(&id), options).await.unwrap();
+        eventually(settle, "the set to be the store's", async || match watch.latest() {
+            Some(set) if set.get("held").is_some() && set.get(&id).is_some() && set.freshness().is_live() => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+        println!(
+            "one member {}: registered and seen {:?} later",
+            if freeze { "frozen" } else { "killed" },
+            begun.elapsed()
+        );
+        assert!(held.state().is_registered());
+        joined.deregister().await.unwrap();
+        if freeze {
+            lost.thaw().unwrap();
+        } else {
+            lost.start_again().await.unwrap();
+        }
+    }
 }

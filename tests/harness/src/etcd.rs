@@ -1,5 +1,6 @@
 //! A single etcd server.
 
+mod cluster;
 mod ctl;
 mod health;
 mod options;
@@ -12,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+pub use self::cluster::EtcdCluster;
 pub use self::options::EtcdOptions;
 use self::program::Layout;
 use crate::ServerProcess;
@@ -58,11 +60,14 @@ impl Etcd {
     ///
     /// A cancelled call ends the server.
     pub async fn start_with(options: EtcdOptions) -> io::Result<Self> {
-        let layout = Layout::new()?;
-        let process = ServerProcess::spawn(&layout.server(&options), &layout.log())?;
-        let etcd = Self { process: Mutex::new(Arc::new(process)), layout, options };
+        let etcd = Self::launch(Layout::new()?, options)?;
         etcd.ready().await?;
         Ok(etcd)
+    }
+
+    fn launch(layout: Layout, options: EtcdOptions) -> io::Result<Self> {
+        let process = ServerProcess::spawn(&layout.server(&options), &layout.log())?;
+        Ok(Self { process: Mutex::new(Arc::new(process)), layout, options })
     }
 
     /// Returns the address for clients as `127.0.0.1:port`.

@@ -46,7 +46,7 @@ mod tool;
 pub use availability::{available, find};
 #[cfg(feature = "certificates")]
 pub use certificates::Certificates;
-pub use etcd::{Etcd, EtcdOptions};
+pub use etcd::{Etcd, EtcdCluster, EtcdOptions};
 pub use poll::{Sight, eventually};
 pub use port::{Port, free_port};
 pub use process::ServerProcess;

@@ -12,7 +12,7 @@ use crate::{Port, free_port};
 pub(super) struct Layout {
     folder: TempDir,
     pub(super) client: Port,
-    peer: Port,
+    pub(super) peer: Port,
     pub(super) metrics: Port,
 }
 
