@@ -7,8 +7,12 @@ use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
 use crate::connection::MAX_ANSWER;
 use crate::error::{classify, is_answer_too_large};
 
-/// Records a page at first. With small records a page is far below the decoding limit; with large ones it is halved until it is.
-const PAGE: i64 = 1_000;
+/// Records in the first page, from which the size of the others follows. A thousand of the largest would be 1 GiB at the server.
+const FIRST_PAGE: i64 = 200;
+/// Bytes that a further page aims at: few round trips for many small records, and no burden on the server by large ones.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Records in a page at most, however small.
+const MAX_PAGE: usize = 20_000;
 
 /// A full set at one revision.
 pub(crate) struct Loaded {
@@ -20,7 +24,7 @@ pub(crate) struct Loaded {
 pub(crate) async fn load(client: &Client, prefix: &str, values: bool) -> Result<Loaded> {
     let mut kv = client.kv_client().max_decoding_message_size(MAX_ANSWER);
     let end = range_end(prefix);
-    let (mut from, mut revision, mut page) = (prefix.as_bytes().to_vec(), 0, PAGE);
+    let (mut from, mut revision, mut page) = (prefix.as_bytes().to_vec(), 0, FIRST_PAGE);
     let mut records = Vec::new();
     loop {
         let mut options = GetOptions::new().with_range(end.clone()).with_limit(page).with_revision(revision);
@@ -42,8 +46,9 @@ pub(crate) async fn load(client: &Client, prefix: &str, values: bool) -> Result<
             }
             revision = header;
         }
-        let more = answer.more();
+        let (more, mut bytes, before) = (answer.more(), 0, records.len());
         for record in answer.take_kvs() {
+            bytes += record.key().len() + record.value().len();
             let at = record.mod_revision().unsigned_abs();
             let (key, value) = record.into_key_value();
             from.clone_from(&key);
@@ -52,6 +57,8 @@ pub(crate) async fn load(client: &Client, prefix: &str, values: bool) -> Result<
         if !more {
             return Ok(Loaded { revision, records });
         }
+        let average = (bytes / (records.len() - before).max(1)).max(1);
+        page = i64::try_from((PAGE_BYTES / average).clamp(1, MAX_PAGE)).unwrap_or(FIRST_PAGE);
         // The next page begins right behind the last key.
         from.push(0);
     }

@@ -8,9 +8,12 @@
 //! A reader takes what it reads as untrusted: a record is refused whole rather than half believed, with one exception
 //! that keeps a service reachable, namely a weight that is a number but not a weight (see [`Decoded::repaired`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 
 use super::{Endpoint, Instance, Key, State, instance::DEFAULT_WEIGHT};
@@ -19,11 +22,12 @@ use crate::{Error, ErrorKind, Result};
 /// The version of the record's format; a reader refuses a higher one.
 pub const RECORD_VERSION: u32 = 1;
 
-#[derive(Serialize, Deserialize)]
+/// The record as JSON has it. Reading is by hand below: a derived reader with a place for unknown fields buffers every field twice.
+#[derive(Default, Serialize)]
 struct Record {
-    v: u32,
-    id: String,
-    service: String,
+    v: Option<u32>,
+    id: Option<String>,
+    service: Option<String>,
     endpoints: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<Number>,
@@ -41,6 +45,42 @@ struct Record {
     unknown: Map<String, Value>,
 }
 
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Record;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record, which is a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
+        let mut record = Record::default();
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            match &*name {
+                "v" => record.v = map.next_value()?,
+                "id" => record.id = map.next_value()?,
+                "service" => record.service = map.next_value()?,
+                "endpoints" => record.endpoints = map.next_value()?,
+                "weight" => record.weight = map.next_value()?,
+                "zone" => record.zone = map.next_value()?,
+                "version" => record.version = map.next_value()?,
+                "metadata" => record.metadata = map.next_value()?,
+                "state" => record.state = map.next_value()?,
+                "started_at" => record.started_at = map.next_value()?,
+                _ => _ = record.unknown.insert(name.into_owned(), map.next_value()?),
+            }
+        }
+        Ok(record)
+    }
+}
+
 /// An instance read from a record.
 #[derive(Debug)]
 pub struct Decoded {
@@ -54,9 +94,9 @@ pub struct Decoded {
 pub fn encode(instance: &Instance) -> Vec<u8> {
     let metadata: BTreeMap<_, _> = instance.metadata_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     let record = Record {
-        v: RECORD_VERSION,
-        id: instance.id().to_owned(),
-        service: instance.service().to_owned(),
+        v: Some(RECORD_VERSION),
+        id: Some(instance.id().to_owned()),
+        service: Some(instance.service().to_owned()),
         endpoints: instance.endpoints().iter().map(ToString::to_string).collect(),
         weight: Some(instance.weight().into()),
         zone: instance.zone().map(str::to_owned),
@@ -77,11 +117,17 @@ pub fn encode(instance: &Instance) -> Vec<u8> {
 pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     let corrupt = |why: String| Error::new(ErrorKind::Corrupt, "read record", key.to_string(), why);
     let record: Record = serde_json::from_slice(value).map_err(|e| corrupt(format!("not a record: {e}")))?;
-    if record.v > RECORD_VERSION {
-        return Err(corrupt(format!("format version {} is newer than {RECORD_VERSION}; upgrade the reader", record.v)));
+    match record.v {
+        Some(version) if version <= RECORD_VERSION => {}
+        Some(version) => {
+            return Err(corrupt(format!(
+                "format version {version} is newer than {RECORD_VERSION}; upgrade the reader"
+            )));
+        }
+        None => return Err(corrupt("it has no format version `v`".to_owned())),
     }
-    if *record.service != *key.service || *record.id != *key.id {
-        return Err(corrupt(format!("it says it is {}/{}", record.service, record.id)));
+    if record.service.as_deref() != Some(&*key.service) || record.id.as_deref() != Some(&*key.id) {
+        return Err(corrupt(format!("it says it is {:?}/{:?}", record.service, record.id)));
     }
     let endpoints = record
         .endpoints
@@ -185,6 +231,9 @@ mod tests {
             b"null".to_vec(),
             random,
             record(""),
+            br#"{"id":"a","service":"pay","endpoints":["grpc://h:1"]}"#.to_vec(),
+            br#"{"v":1,"service":"pay","endpoints":["grpc://h:1"]}"#.to_vec(),
+            br#"["v",1]"#.to_vec(),
             record(r#","endpoints":[]"#),
             record(r#","endpoints":["grpc://10.0.0.5"]"#),
             record(r#","endpoints":["grpc://10.0.0.5:70000"]"#),
