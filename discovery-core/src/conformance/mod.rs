@@ -17,6 +17,7 @@ mod load;
 mod registration;
 mod repair;
 mod stage;
+mod story;
 mod watching;
 
 pub use field::*;
@@ -26,6 +27,7 @@ pub use load::*;
 pub use registration::*;
 pub use repair::*;
 pub use stage::{Stage, eventually};
+pub use story::*;
 pub use watching::*;
 
 /// Runs one contract on a fresh store; used by the macro.
@@ -94,6 +96,7 @@ macro_rules! conformance {
             f08_ipv6_addresses_survive_the_store,
             f15_ending_is_bounded_and_made_up_for,
             f18_identities_neither_collide_nor_double,
+            story_of_three_instances,
             f20_watches_opened_during_churn_end_at_the_stores_set,
         );
     };
