@@ -15,14 +15,18 @@ pub(super) struct Selection {
     pub(super) known: Box<[Member]>,
     /// Those that the picker sees, sorted by id.
     pub(super) members: Box<[Member]>,
-    pub(super) picker: Box<dyn Picker>,
+    pub(super) picker: Arc<dyn Picker>,
 }
 
 impl Selection {
     pub(super) fn build(snapshot: &Snapshot, before: Option<&Self>, factory: &dyn PickerFactory) -> Self {
         let known = carry_over(snapshot, before.map_or(&[], |selection| &selection.known));
         let members = eligible(&known);
-        let picker = factory.build(&members);
+        // A change of freshness, or of somebody who is not picked, is no reason to begin anew.
+        let picker = match before {
+            Some(before) if same(&before.members, &members) => before.picker.clone(),
+            _ => factory.build(&members).into(),
+        };
         Self { service: snapshot.service().into(), freshness: snapshot.freshness().clone(), known, members, picker }
     }
 
@@ -61,6 +65,10 @@ impl Selection {
     }
 }
 
+fn same(before: &[Member], now: &[Member]) -> bool {
+    before.len() == now.len() && before.iter().zip(now).all(|(a, b)| a.is_same(b))
+}
+
 /// Gives every instance its counters from before; both lists are sorted by id, so one walk suffices.
 fn carry_over(snapshot: &Snapshot, before: &[Member]) -> Box<[Member]> {
     let mut before = before.iter().peekable();
@@ -77,14 +85,18 @@ fn carry_over(snapshot: &Snapshot, before: &[Member]) -> Box<[Member]> {
         .collect()
 }
 
-/// Those with weight (P2); of these the serving if there is one, and of these the reachable if there is one (P4).
+/// Those with weight (P2), narrowed to the best that there are: serving and reachable, draining and reachable, serving, draining (P4).
+///
+/// A draining instance still serves what it gets until its grace is over, so it is better than one that cannot be reached.
 fn eligible(known: &[Member]) -> Box<[Member]> {
-    let narrow = |members: Vec<Member>, keep: &dyn Fn(&Member) -> bool| {
-        let kept: Vec<_> = members.iter().filter(|member| keep(member)).cloned().collect();
-        if kept.is_empty() { members } else { kept }
+    let rank = |member: &Member| match (member.is_available(), member.instance().state()) {
+        (true, State::Serving) => 0,
+        (true, _) => 1,
+        (false, State::Serving) => 2,
+        (false, _) => 3,
     };
-    let weighty = known.iter().filter(|member| member.instance().weight() > 0).cloned().collect();
-    // A draining instance still serves what it gets until its grace is over: better it than nobody.
-    let serving = narrow(weighty, &|member| member.instance().state() == State::Serving);
-    narrow(serving, &Member::is_available).into()
+    // Reachability may change meanwhile, so each member is asked once.
+    let weighty: Vec<_> = known.iter().filter(|m| m.instance().weight() > 0).map(|m| (rank(m), m)).collect();
+    let best = weighty.iter().map(|(rank, _)| *rank).min();
+    weighty.into_iter().filter(|(rank, _)| Some(*rank) == best).map(|(_, member)| member.clone()).collect()
 }

@@ -59,6 +59,11 @@ impl Member {
         Self(Arc::new(Inner { instance: instance.clone(), stats: self.0.stats.clone() }))
     }
 
+    /// Whether it is the same record under the same counters.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The instance.
     pub fn instance(&self) -> &Arc<Instance> {
         &self.0.instance

@@ -52,7 +52,7 @@ async fn p02_weight_zero_is_drained_and_all_at_zero_is_nobody() {
     for balancer in [
         Balancer::new(backend.watch("pay"), Random),
         Balancer::new(backend.watch("pay"), RoundRobin::new()),
-        Balancer::new(backend.watch("pay"), WeightedRoundRobin),
+        Balancer::new(backend.watch("pay"), WeightedRoundRobin::new()),
         Balancer::new(backend.watch("pay"), PowerOfTwo),
     ] {
         knows(&balancer, &["a", "b"]).await;
@@ -84,7 +84,7 @@ async fn f13_weights_of_every_kind() {
         for balancer in [
             Balancer::new(backend.watch("pay"), Random),
             Balancer::new(backend.watch("pay"), RoundRobin::new()),
-            Balancer::new(backend.watch("pay"), WeightedRoundRobin),
+            Balancer::new(backend.watch("pay"), WeightedRoundRobin::new()),
             Balancer::new(backend.watch("pay"), PowerOfTwo),
         ] {
             knows(&balancer, &["a", "b", "c"]).await;
@@ -245,7 +245,7 @@ async fn p01_f12_picks_race_with_changes_of_the_set() {
     let balancers = [
         Balancer::new(backend.watch("pay"), Random),
         Balancer::new(backend.watch("pay"), RoundRobin::new()),
-        Balancer::new(backend.watch("pay"), WeightedRoundRobin),
+        Balancer::new(backend.watch("pay"), WeightedRoundRobin::new()),
         Balancer::new(backend.watch("pay"), PowerOfTwo),
     ];
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));

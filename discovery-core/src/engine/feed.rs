@@ -163,7 +163,11 @@ impl<M: Model> Feed<M> {
     /// Lets the brake go when its grace has passed.
     async fn keep_brake(&self) -> Infallible {
         loop {
-            let at = self.lock().model.release_at();
+            // Only the store itself can say that the held did not come back; until it has, they stay.
+            let at = {
+                let state = self.lock();
+                state.model.release_at().filter(|_| state.freshness.is_live())
+            };
             match at {
                 None => self.changed_release().await,
                 Some(at) if at <= Instant::now() => {

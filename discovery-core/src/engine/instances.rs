@@ -18,6 +18,9 @@ use crate::{Error, ErrorKind};
 /// More lines than this for one batch of unreadable records would drown the log; a summary follows instead.
 const MAX_REPORTS: usize = 10;
 
+/// Gaps in a row extend a hold to this many graces in all.
+const MAX_GRACES: u32 = 3;
+
 /// What is known of one key in the store.
 #[derive(Debug, Clone)]
 struct Entry {
@@ -116,7 +119,9 @@ impl Instances {
 
     fn extend_hold(&mut self, hold: Hold) {
         let since = self.release.map_or_else(Since::now, |(_, since)| since);
-        self.release = Some((Instant::now() + hold.grace, since));
+        // A subscription that breaks again and again must not hold the dead for ever.
+        let left = (hold.grace * MAX_GRACES).saturating_sub(since.elapsed());
+        self.release = Some((Instant::now() + hold.grace.min(left), since));
     }
 
     /// Decides what happens to the instances that are missing from a full set.

@@ -78,8 +78,29 @@ impl Link {
         subject: impl FnOnce() -> String,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let limit = self.policy.timeout;
-        let error = match timeout(limit, request).await {
+        self.call_within(self.policy.timeout, operation, subject, request).await
+    }
+
+    /// Runs one request under a deadline. It ends with the connection it was made on: nobody waits for an answer that cannot come.
+    pub(crate) async fn call_within<T>(
+        &self,
+        limit: Duration,
+        operation: &'static str,
+        subject: impl FnOnce() -> String,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let mut link = self.state.subscribe();
+        let answer = tokio::select! {
+            answer = timeout(limit, request) => answer,
+            // Of the state now, only a change counts.
+            _ = link.changed() => Ok(Err(Error::new(
+                ErrorKind::Unavailable,
+                operation,
+                self.store.address(),
+                "the connection was lost before the answer came",
+            ))),
+        };
+        let error = match answer {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => error,
             Err(_) => Error::new(
@@ -146,7 +167,7 @@ impl Link {
             let limit = tokio::select! {
                 () = sleep(self.policy.probe) => self.policy.timeout,
                 // Somebody waited in vain already. What is left of the TTL is needed to reach another host.
-                () = self.suspicion.notified() => self.policy.timeout / 3,
+                () = self.suspicion.notified() => self.policy.timeout.min(self.policy.ttl / 2) / 3,
             };
             match timeout(limit, self.store.ping()).await {
                 Ok(Ok(())) => {}

@@ -18,8 +18,8 @@ mod throttle;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -56,7 +56,6 @@ pub(crate) struct EngineCore {
     serial: AtomicU64,
     runtime: Handle,
     supervisor: AbortHandle,
-    keeper: Mutex<Option<AbortHandle>>,
 }
 
 impl Engine {
@@ -72,16 +71,10 @@ impl Engine {
         let link = Arc::new(Link::new(store, policy));
         let (commands, inbox) = mpsc::unbounded_channel();
         let supervisor = runtime.spawn(link.clone().supervise()).abort_handle();
-        let keeper = runtime.spawn(Keeper::new(link.clone(), inbox).run()).abort_handle();
-        let core = EngineCore {
-            link,
-            feeds: Feeds::default(),
-            commands,
-            serial: AtomicU64::new(1),
-            runtime,
-            supervisor,
-            keeper: Mutex::new(Some(keeper)),
-        };
+        // It ends by itself once the last sender of commands is gone.
+        runtime.spawn(Keeper::new(link.clone(), inbox).run());
+        let core =
+            EngineCore { link, feeds: Feeds::default(), commands, serial: AtomicU64::new(1), runtime, supervisor };
         Ok(Arc::new(Self { core: Arc::new(core) }))
     }
 
@@ -202,26 +195,25 @@ impl Backend for Engine {
         let core = &self.core;
         core.feeds.close();
         let (done, answer) = oneshot::channel();
-        let result = match core.send(Command::Close { done }) {
-            Err(()) => Ok(()), // It was closed before.
-            Ok(()) => match tokio::time::timeout(deadline, answer).await {
-                Ok(_) => Ok(()),
-                Err(_) => {
-                    let why =
-                        core.trouble().map_or_else(String::new, |cause| format!("; the last failure was: {cause}"));
-                    Err(Error::new(
-                        ErrorKind::DeadlineExceeded,
-                        "close",
-                        core.address(),
-                        format!("not everything could be removed within {deadline:?}; the TTL removes it{why}"),
-                    ))
-                }
-            },
-        };
-        if let Some(keeper) = core.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            keeper.abort();
+        if core.send(Command::Close { done }).is_err() {
+            return Ok(()); // It was closed before.
         }
-        core.supervisor.abort();
-        result
+        // After an error the keeper goes on removing, and another call waits for it again. It ends with the last handle.
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(Ok(result)) => {
+                core.supervisor.abort();
+                result
+            }
+            Ok(Err(_)) => Ok(()), // Another call saw the end first.
+            Err(_) => {
+                let why = core.trouble().map_or_else(String::new, |cause| format!("; the last failure was: {cause}"));
+                Err(Error::new(
+                    ErrorKind::DeadlineExceeded,
+                    "close",
+                    core.address(),
+                    format!("not everything could be removed within {deadline:?}; the TTL removes it{why}"),
+                ))
+            }
+        }
     }
 }

@@ -133,6 +133,10 @@ impl MemoryLink {
 
     async fn until(&self, connection: u64, through: impl Fn(Mode) -> bool) -> Result<()> {
         let mut state = self.0.state.subscribe();
+        let delay = state.borrow().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         let open =
             state.wait_for(|state| state.mode == Mode::Cut || (connection > state.frozen && through(state.mode)));
         match open.await.map(|state| state.mode) {

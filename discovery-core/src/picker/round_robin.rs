@@ -21,7 +21,7 @@ pub struct RoundRobin {
 /// Where a picker's round stands: ticket `base` takes the member at `start`.
 #[derive(Debug)]
 struct Turn {
-    ids: Vec<Arc<str>>,
+    members: Vec<Member>,
     base: usize,
     start: usize,
 }
@@ -58,14 +58,17 @@ impl PickerFactory for RoundRobin {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let base = self.tickets.load(Ordering::Relaxed);
         let next = last.as_ref().and_then(|turn| {
-            let ahead = base.wrapping_sub(turn.base).checked_rem(turn.ids.len())?;
-            turn.ids.get((ahead + turn.start) % turn.ids.len())
+            let ahead = base.wrapping_sub(turn.base).checked_rem(turn.members.len())?;
+            turn.members.get((ahead + turn.start) % turn.members.len())
         });
         let start = match next {
-            Some(id) => members.partition_point(|member| *member.instance().id() < **id) % members.len().max(1),
+            Some(next) => {
+                let id = next.instance().id();
+                members.partition_point(|member| member.instance().id() < id) % members.len().max(1)
+            }
             None => 0,
         };
-        *last = Some(Turn { ids: members.iter().map(|member| member.instance().id().into()).collect(), base, start });
+        *last = Some(Turn { members: members.to_vec(), base, start });
         Box::new(Wheel { tickets: self.tickets.clone(), base, start })
     }
 }

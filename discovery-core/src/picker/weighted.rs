@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Context, Member, Picker, PickerFactory};
 
@@ -22,8 +23,25 @@ const MAX_SCHEDULE: u64 = 1 << 16;
 ///
 /// Any weights up to `u32::MAX` work without expanding them. If their sum divided by their greatest common divisor is at most
 /// 65,536, no prefix is a whole pick from the ideal; beyond that the shares are rounded, which adds at most one pick in 65,536.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct WeightedRoundRobin;
+#[derive(Debug, Default)]
+pub struct WeightedRoundRobin {
+    /// What was built last; written by `build` alone.
+    last: Mutex<Option<Last>>,
+}
+
+#[derive(Debug)]
+struct Last {
+    members: Vec<Member>,
+    weights: Vec<u64>,
+    schedule: Arc<Schedule>,
+}
+
+impl WeightedRoundRobin {
+    /// Makes a factory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
 
 #[derive(Debug)]
 struct Schedule {
@@ -32,7 +50,7 @@ struct Schedule {
     next: AtomicUsize,
 }
 
-impl Picker for Schedule {
+impl Picker for Arc<Schedule> {
     fn pick(&self, _members: &[Member], _context: &Context<'_>) -> Option<usize> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let turn = ticket.checked_rem(self.turns.len())?;
@@ -53,8 +71,26 @@ impl Schedule {
 impl PickerFactory for WeightedRoundRobin {
     fn build(&self, members: &[Member]) -> Box<dyn Picker> {
         let weights: Vec<_> = members.iter().map(|member| member.instance().weight()).collect();
-        Box::new(Schedule { turns: schedule(&reduced(&weights)).into(), next: AtomicUsize::new(0) })
+        let weights = reduced(&weights);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // The same members with the same shares go on where they are: a change of metadata is no reason to begin anew.
+        let known = last.as_ref().filter(|last| last.weights == weights && same_ids(&last.members, members));
+        let schedule = match known {
+            Some(last) => last.schedule.clone(),
+            None => {
+                let turns: Box<[u32]> = schedule(&weights).into();
+                // Anywhere in the schedule: if every membership began at its head, the heaviest would get all picks under churn.
+                let start = if last.is_some() { fastrand::usize(..turns.len().max(1)) } else { 0 };
+                Arc::new(Schedule { turns, next: AtomicUsize::new(start) })
+            }
+        };
+        *last = Some(Last { members: members.to_vec(), weights, schedule: schedule.clone() });
+        Box::new(schedule)
     }
+}
+
+fn same_ids(before: &[Member], now: &[Member]) -> bool {
+    before.len() == now.len() && before.iter().zip(now).all(|(a, b)| a.instance().id() == b.instance().id())
 }
 
 /// Divides by the greatest common divisor, and scales down what is still too long.
@@ -150,7 +186,7 @@ mod tests {
     /// The largest distance from the ideal over all prefixes of a schedule.
     fn deviation(weights: &[u32], picks: usize) -> f64 {
         let members = members(weights);
-        let picker = WeightedRoundRobin.build(&members);
+        let picker = WeightedRoundRobin::new().build(&members);
         let sum: f64 = weights.iter().map(|w| f64::from(*w)).sum();
         let mut counts = vec![0f64; weights.len()];
         let mut worst = 0f64;
@@ -171,19 +207,35 @@ mod tests {
     }
 
     #[test]
+    fn p05_a_change_that_is_not_of_weights_begins_nothing_anew() {
+        let factory = WeightedRoundRobin::new();
+        let mut counts = [0; 4];
+        for round in 0..1_000 {
+            // Other records, the same ids and weights.
+            let members = members(&[1; 4]);
+            let picked = factory.build(&members).pick(&members, &Context::default()).unwrap();
+            counts[picked] += 1;
+            assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?} in round {round}");
+        }
+    }
+
+    #[test]
     fn f13_extreme_weights() {
         assert!(deviation(&[u32::MAX; 3], 10_000) < 1.0);
         assert!(deviation(&[u32::MAX, 1, 7], 10_000) <= 1.5);
-        assert_eq!(WeightedRoundRobin.build(&members(&[0, 0])).pick(&members(&[0, 0]), &Context::default()), None);
+        assert_eq!(
+            WeightedRoundRobin::new().build(&members(&[0, 0])).pick(&members(&[0, 0]), &Context::default()),
+            None
+        );
         let one = members(&[0, 5, 0]);
-        let picker = WeightedRoundRobin.build(&one);
+        let picker = WeightedRoundRobin::new().build(&one);
         assert!((0..10_000).all(|_| picker.pick(&one, &Context::default()) == Some(1)));
     }
 
     #[test]
     fn f12_the_counter_never_cuts_a_schedule_short() {
         let members = members(&[1, 2, 4]);
-        let schedule = Schedule { turns: schedule(&[1, 2, 4]).into(), next: AtomicUsize::new(0) };
+        let schedule = Arc::new(Schedule { turns: schedule(&[1, 2, 4]).into(), next: AtomicUsize::new(0) });
         schedule.next.store(schedule.limit() - 7, Ordering::Relaxed);
         let mut counts = [0; 3];
         for _ in 0..21 {

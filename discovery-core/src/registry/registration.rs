@@ -143,15 +143,20 @@ impl Registration {
     /// # Cancel safety
     /// Dropping the future does not take the change back.
     pub async fn update(&self, change: impl FnOnce(InstanceBuilder) -> InstanceBuilder + Send) -> Result<()> {
-        let instance = change(self.instance().to_builder()).build()?;
-        if instance.key() != self.key {
-            return Err(Error::invalid("update", self.key.to_string(), "service and id cannot change; register anew"));
-        }
-        self.core.check_record(&instance, "update")?;
         let (done, answer) = oneshot::channel();
-        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance.clone();
-        let (key, serial) = (self.key.clone(), self.serial);
-        self.send(Command::Update { key, serial, instance, done }, "update")?;
+        {
+            // Held until the command is sent: of two updates at once, the second one builds on the first.
+            let mut current = self.instance.lock().unwrap_or_else(PoisonError::into_inner);
+            let instance = change(current.to_builder()).build()?;
+            if instance.key() != self.key {
+                let why = "service and id cannot change; register anew";
+                return Err(Error::invalid("update", self.key.to_string(), why));
+            }
+            self.core.check_record(&instance, "update")?;
+            *current = instance.clone();
+            let (key, serial) = (self.key.clone(), self.serial);
+            self.send(Command::Update { key, serial, instance, done }, "update")?;
+        }
         self.wait("update", answer, RegisterOptions::default().deadline).await
     }
 

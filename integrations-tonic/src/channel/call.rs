@@ -94,13 +94,17 @@ async fn send(chosen: Chosen, mut request: Request<Body>, uri: &Uri, deadline: O
             Sent::Answered(Err(too_late()))
         }
         Ok(Ok(response)) => Sent::Answered(Ok(outcome::observe(response, pick))),
-        Ok(Err(mut error)) => {
-            pick.finish(Outcome::Failure);
-            match error.take_message() {
-                Some(request) => Sent::Not(request),
-                None => Sent::Answered(Err(broken(&authority, error.into_error()))),
+        Ok(Err(mut error)) => match error.take_message() {
+            Some(request) => {
+                // Nothing was sent, so there is no request to count.
+                pick.discard();
+                Sent::Not(request)
             }
-        }
+            None => {
+                pick.finish(Outcome::Failure);
+                Sent::Answered(Err(broken(&authority, error.into_error())))
+            }
+        },
         Err(_) => {
             pick.finish(Outcome::Failure);
             Sent::Answered(Err(too_late()))

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use super::{Keeper, Slot, Wanted, unobserved};
 use crate::engine::Backoff;
@@ -37,35 +37,34 @@ impl Holding {
     }
 
     /// Renews and audits at once: after a reconnect it has to be seen what survived (R5).
-    pub(super) fn look_now(&mut self) {
-        let now = Instant::now();
+    pub(super) fn look_now(&mut self, now: Instant) {
         self.next = now;
         self.audit_next = now;
         self.backoff.reset();
     }
 
-    pub(super) fn revoked(&mut self) {
+    pub(super) fn revoked(&mut self, now: Instant) {
         self.busy = false;
         // Whoever registered meanwhile must not wait for the old lease's next renewal.
-        self.next = Instant::now();
+        self.next = now;
     }
 
     /// An audit soon finds what a write of unknown outcome left behind.
-    pub(super) fn audit_within(&mut self, delay: Duration) {
-        self.audit_next = self.audit_next.min(Instant::now() + delay);
+    pub(super) fn audit_at(&mut self, at: Instant) {
+        self.audit_next = self.audit_next.min(at);
     }
 
-    pub(super) fn next_wake(&self) -> Option<Instant> {
+    pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let renew = (!self.busy).then_some(self.next);
         let audit = (!self.audit_busy && self.lease.is_some()).then_some(self.audit_next);
-        renew.into_iter().chain(audit).filter(|at| *at > Instant::now()).min()
+        renew.into_iter().chain(audit).filter(|at| *at > now).min()
     }
 }
 
 impl Keeper {
     /// Starts whatever the lease needs now.
     pub(super) fn tend_lease(&mut self) {
-        let now = Instant::now();
+        let now = self.now;
         if self.holding.busy || !self.link.is_up() {
             return;
         }
@@ -104,16 +103,18 @@ impl Keeper {
         self.holding.busy = false;
         match result {
             Ok(lease) => {
-                let now = Instant::now();
-                self.holding.next = now + lease.ttl / 3;
-                self.holding.audit_next = now + lease.ttl;
+                self.holding.next = self.now + lease.ttl / 3;
+                self.holding.audit_next = self.now + lease.ttl;
                 self.holding.backoff.reset();
                 self.holding.lease = Some(lease);
+                for key in self.keys(|slot| slot.is_present() && slot.dirty) {
+                    self.schedule(&key, self.now);
+                }
             }
             Err(error) => {
-                self.holding.next = Instant::now() + self.holding.backoff.next(error.is_retryable());
+                self.holding.next = self.now + self.holding.backoff.next(error.is_retryable());
                 for key in self.keys(Slot::is_present) {
-                    self.write_failed(&key, &error);
+                    self.grant_failed(&key, &error);
                 }
             }
         }
@@ -121,10 +122,13 @@ impl Keeper {
 
     pub(super) fn renewed(&mut self, lease: &Lease, result: Result<Renewal>) {
         self.holding.busy = false;
+        if self.holding.lease.as_ref().is_none_or(|held| held.id != lease.id) {
+            return; // It was lost while the answer was under way, and another one is due.
+        }
         match result {
             Ok(Renewal::Held(ttl)) => {
                 self.holding.backoff.reset();
-                self.holding.next = Instant::now() + ttl / 3;
+                self.holding.next = self.now + ttl / 3;
                 for slot in
                     self.slots.values().filter(|s| s.is_present() && !s.dirty && !s.state.borrow().is_registered())
                 {
@@ -135,7 +139,7 @@ impl Keeper {
             Err(error) => {
                 // A third of the TTL was spent waiting for this renewal, so the next must come soon.
                 let wait = self.holding.backoff.next(error.is_retryable()).min(lease.ttl / 6);
-                self.holding.next = Instant::now() + wait;
+                self.holding.next = self.now + wait;
                 for slot in self.slots.values().filter(|slot| slot.is_present()) {
                     slot.set_reconnecting(&error);
                 }
@@ -150,12 +154,12 @@ impl Keeper {
         }
         tracing::warn!(lease = lost.id, store = %self.link.store.address(), "the lease was lost; registering anew");
         self.holding.lease = None;
-        self.holding.next = Instant::now();
+        self.holding.next = self.now;
         let error = Error::new(ErrorKind::Unavailable, "keep", "lease", "the store no longer knows the lease");
-        for (key, slot) in self.slots.iter_mut().filter(|(_, slot)| slot.is_present()) {
+        // The grant of the next one makes them due.
+        for slot in self.slots.values_mut().filter(|slot| slot.is_present()) {
             slot.dirty = true;
             slot.set_reconnecting(&error);
-            self.due.insert((Instant::now(), key.clone()));
         }
     }
 
@@ -185,7 +189,7 @@ impl Keeper {
                 key.to_string(),
                 "the record was deleted or overwritten by somebody else",
             ));
-            self.due.insert((Instant::now(), key));
+            self.schedule(&key, self.now);
         }
         for key in audit.orphans {
             if self.slots.contains_key(&key) {
@@ -196,7 +200,7 @@ impl Keeper {
             slot.want(Wanted::Absent, None);
             slot.owner = Some(Owner { lease: lease.clone(), mark: "".into() });
             self.slots.insert(key.clone(), slot);
-            self.due.insert((Instant::now(), key));
+            self.schedule(&key, self.now);
         }
     }
 }

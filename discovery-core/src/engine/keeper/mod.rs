@@ -35,15 +35,20 @@ pub(super) struct Keeper {
     link: Arc<Link>,
     commands: mpsc::UnboundedReceiver<Command>,
     slots: HashMap<Key, Slot>,
-    /// When each dirty slot is worked on next.
+    /// When each slot that needs work is worked on next; at most one entry a slot.
     due: BTreeSet<(Instant, Key)>,
+    /// The time of this pass of the loop. Everything in a pass goes by it: what is due by one clock and not yet due by another would
+    /// be neither started nor waited for.
+    now: Instant,
     running: FuturesUnordered<BoxFuture<'static, Done>>,
     holding: Holding,
     closing: Option<Closing>,
 }
 
 struct Closing {
-    done: Option<oneshot::Sender<Result<()>>>,
+    /// Everybody who waits for the end.
+    done: Vec<oneshot::Sender<Result<()>>>,
+    /// When it ends at the latest, once nobody holds a handle any more.
     until: Option<Instant>,
 }
 
@@ -55,6 +60,7 @@ impl Keeper {
             commands,
             slots: HashMap::new(),
             due: BTreeSet::new(),
+            now: Instant::now(),
             running: FuturesUnordered::new(),
             holding,
             closing: None,
@@ -64,16 +70,21 @@ impl Keeper {
     /// Works until the backend is closed or the last handle is gone.
     pub(super) async fn run(mut self) {
         let mut link = self.link.subscribe();
+        let mut open = true;
         loop {
+            self.now = Instant::now();
             self.start_work();
             if self.closing.is_some() && self.is_finished() {
                 break;
             }
             let wake = self.next_wake();
             tokio::select! {
-                command = self.commands.recv(), if self.closing.is_none() => match command {
+                command = self.commands.recv(), if open => match command {
                     Some(command) => self.obey(command),
-                    None => self.close(None, Some(Instant::now() + LAST_WORDS)),
+                    None => {
+                        open = false;
+                        self.close(None, Some(self.now + LAST_WORDS));
+                    }
                 },
                 Some(done) = self.running.next(), if !self.running.is_empty() => self.settle(done),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
@@ -86,13 +97,16 @@ impl Keeper {
                 }
             }
         }
-        if let Some(done) = self.closing.and_then(|closing| closing.done) {
+        for done in self.closing.into_iter().flat_map(|closing| closing.done) {
             let _ = done.send(Ok(()));
         }
     }
 
     fn obey(&mut self, command: Command) {
         match command {
+            Command::Register { key, done, .. } if self.closing.is_some() => {
+                let _ = done.send(Err(Error::closed("register", key.to_string())));
+            }
             Command::Register { key, serial, instance, state, done } => {
                 let backoff = Backoff::new(self.link.policy.backoff);
                 let slot = self.slots.entry(key.clone()).or_insert_with(|| Slot::new(serial, state.clone(), backoff));
@@ -100,12 +114,12 @@ impl Keeper {
                     slot.hand_over(serial, state);
                 }
                 slot.want(Wanted::Present(encode(&instance).into()), Some(done));
-                self.due.insert((Instant::now(), key));
+                self.schedule(&key, self.now);
             }
             Command::Update { key, serial, instance, done } => match self.slots.get_mut(&key) {
                 Some(slot) if slot.serial == serial && slot.is_present() => {
                     slot.want(Wanted::Present(encode(&instance).into()), Some(done));
-                    self.due.insert((Instant::now(), key));
+                    self.schedule(&key, self.now);
                 }
                 Some(slot) if slot.serial != serial => {
                     let _ = done.send(Err(superseded(&None)));
@@ -127,7 +141,7 @@ impl Keeper {
                         slot.wait(done);
                         slot.backoff.reset();
                     }
-                    self.due.insert((Instant::now(), key));
+                    self.schedule(&key, self.now);
                 }
                 // Gone already, or a newer owner's.
                 _ => {
@@ -139,23 +153,35 @@ impl Keeper {
     }
 
     fn close(&mut self, done: Option<oneshot::Sender<Result<()>>>, until: Option<Instant>) {
-        self.closing = Some(Closing { done, until });
-        for (key, slot) in &mut self.slots {
-            if slot.is_present() {
+        let closing = self.closing.get_or_insert_with(|| Closing { done: Vec::new(), until: None });
+        closing.done.extend(done);
+        closing.until = until.or(closing.until);
+        for key in self.slots.keys().cloned().collect::<Vec<_>>() {
+            if let Some(slot) = self.slots.get_mut(&key).filter(|slot| slot.is_present()) {
                 slot.want(Wanted::Absent, None);
             }
-            self.due.insert((Instant::now(), key.clone()));
+            self.schedule(&key, self.now);
         }
     }
 
+    /// Has a slot worked on at a time, or earlier if that was planned already.
+    fn schedule(&mut self, key: &Key, at: Instant) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        let at = slot.due.map_or(at, |planned| planned.min(at));
+        if let Some(planned) = slot.due.replace(at) {
+            self.due.remove(&(planned, key.clone()));
+        }
+        self.due.insert((at, key.clone()));
+    }
+
     fn is_finished(&self) -> bool {
-        let out_of_time = self.closing.as_ref().and_then(|c| c.until).is_some_and(|until| Instant::now() >= until);
+        let out_of_time = self.closing.as_ref().and_then(|c| c.until).is_some_and(|until| self.now >= until);
         out_of_time || (self.slots.is_empty() && self.running.is_empty() && self.holding.is_empty())
     }
 
     fn on_link(&mut self, state: &LinkState) {
         match state {
-            LinkState::Up(_) => self.holding.look_now(),
+            LinkState::Up(_) => self.holding.look_now(self.now),
             LinkState::Down(_, cause) => {
                 let Some(cause) = cause else { return };
                 for slot in self.slots.values().filter(|slot| slot.is_present()) {
@@ -170,10 +196,9 @@ impl Keeper {
         if !self.link.is_up() {
             return closing;
         }
-        // What is due already waits for a lease or for an answer, and either wakes it.
-        let now = Instant::now();
-        let work = self.due.iter().map(|(at, _)| *at).find(|at| *at > now);
-        [closing, work, self.holding.next_wake()].into_iter().flatten().min()
+        // What is due already waits for an answer that wakes the loop.
+        let work = self.due.iter().map(|(at, _)| *at).find(|at| *at > self.now);
+        [closing, work, self.holding.next_wake(self.now)].into_iter().flatten().min()
     }
 
     /// Says of a fresh registration that it stands, or of a removed one that it is over.

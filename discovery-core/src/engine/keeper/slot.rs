@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use super::super::Backoff;
 use crate::registry::RegistrationState;
@@ -27,6 +28,10 @@ pub(super) struct Slot {
     /// Whether the store may differ from `wanted`.
     pub(super) dirty: bool,
     pub(super) busy: bool,
+    /// When it is worked on next, if that is planned; written by the keeper's `schedule` and by the start of the work.
+    pub(super) due: Option<Instant>,
+    /// Whether a write may have reached the store although no answer came.
+    pub(super) uncertain: bool,
     /// Who wrote what stands there, as far as this process knows; kept when the outcome of a write is unknown.
     pub(super) owner: Option<Owner>,
     /// Whether this registration wrote once: from then on it yields to a newer owner, before that it takes over.
@@ -44,6 +49,8 @@ impl Slot {
             version: 0,
             dirty: true,
             busy: false,
+            due: None,
+            uncertain: false,
             owner: None,
             claimed: false,
             backoff,
@@ -58,11 +65,13 @@ impl Slot {
         self.version += 1;
         self.dirty = true;
         self.backoff.reset();
-        self.waiters.extend(done.map(|done| (self.version, done)));
+        self.wait(done);
     }
 
     /// Waits for what is wanted already.
     pub(super) fn wait(&mut self, done: Option<oneshot::Sender<Result<()>>>) {
+        // Callers give up; what they left behind must not pile up during an outage.
+        self.waiters.retain(|(_, done)| !done.is_closed());
         self.waiters.extend(done.map(|done| (self.version, done)));
     }
 

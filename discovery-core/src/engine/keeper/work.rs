@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
 use super::{Keeper, MAX_RUNNING, Wanted, superseded};
 use crate::model::Key;
@@ -32,31 +32,27 @@ impl Keeper {
         if !self.link.is_up() {
             return;
         }
-        let now = Instant::now();
-        let mut waiting = Vec::new();
         while self.running.len() < MAX_RUNNING {
-            let Some((at, key)) = self.due.pop_first() else {
-                break;
-            };
-            if at > now {
+            let Some((at, key)) = self.due.pop_first() else { break };
+            if at > self.now {
                 self.due.insert((at, key));
                 break;
             }
-            let Some(slot) = self.slots.get(&key) else {
-                continue;
-            };
+            let Some(slot) = self.slots.get_mut(&key) else { continue };
+            slot.due = None;
             if slot.busy || !slot.dirty {
                 continue; // The answer under way makes it due again, if need be.
             }
             match slot.wanted.clone() {
-                Wanted::Present(value) => match self.holding.lease().cloned() {
-                    Some(lease) => self.start_write(key, lease, value),
-                    None => waiting.push((at, key)),
-                },
+                // Without a lease there is nothing to write on; the grant makes it due again.
+                Wanted::Present(value) => {
+                    if let Some(lease) = self.holding.lease().cloned() {
+                        self.start_write(key, lease, value);
+                    }
+                }
                 Wanted::Absent => self.start_remove(key),
             }
         }
-        self.due.extend(waiting);
         // The last removal may have made the lease superfluous.
         self.tend_lease();
     }
@@ -72,7 +68,9 @@ impl Keeper {
     pub(super) fn start_renew(&mut self, lease: Lease, held: Vec<Key>) {
         self.start(move |link| async move {
             let request = link.store.renew(&lease, &held);
-            let result = link.call("renew the lease on", || link.store.address(), request).await;
+            // A renewal that hangs must leave time for another one, on another connection.
+            let limit = link.policy.timeout.min(lease.ttl / 6);
+            let result = link.call_within(limit, "renew the lease on", || link.store.address(), request).await;
             Done::Renewed(lease, result)
         });
     }
@@ -98,8 +96,10 @@ impl Keeper {
         };
         slot.busy = true;
         let previous = slot.owner.clone().filter(|_| slot.claimed);
-        // Should the outcome stay unknown, this lease may own the record.
-        slot.owner.get_or_insert_with(|| Owner { lease: lease.clone(), mark: "".into() });
+        // Should the outcome stay unknown, this lease may own the record; an earlier one of ours was lost, or it would still be in use.
+        if slot.owner.as_ref().is_none_or(|owner| owner.lease.id != lease.id) {
+            slot.owner = Some(Owner { lease: lease.clone(), mark: "".into() });
+        }
         let (serial, version) = (slot.serial, slot.version);
         self.start(move |link| async move {
             let request = link.store.write(&lease, &key, &value, previous.as_ref());
@@ -152,21 +152,23 @@ impl Keeper {
         }
         if slot.serial != serial {
             // It was a former owner's write; the newer one's follows.
-            self.due.insert((Instant::now(), key));
+            self.schedule(&key, self.now);
             return;
         }
         match result {
             Ok(Written::Done(_)) => {
                 slot.claimed = true;
+                slot.uncertain = false;
                 slot.backoff.reset();
                 // The state comes first: whoever hears the answer may look at it at once.
                 if slot.version == version {
                     slot.dirty = false;
                     slot.set_state(RegistrationState::Registered);
-                } else {
-                    self.due.insert((Instant::now(), key));
                 }
                 slot.answer(version, &Ok(()));
+                if slot.dirty {
+                    self.schedule(&key, self.now);
+                }
             }
             Ok(Written::Superseded) => {
                 tracing::warn!(%key, "a newer owner registered the same id; this registration ends");
@@ -176,15 +178,30 @@ impl Keeper {
                 self.finish(&key, result);
             }
             Ok(Written::LeaseLost) => {
-                self.due.insert((Instant::now(), key));
+                slot.uncertain = false;
+                self.schedule(&key, self.now);
                 self.lease_lost(lease);
             }
             Err(error) => {
                 if matches!(error.kind(), ErrorKind::DeadlineExceeded | ErrorKind::Unavailable) {
-                    self.holding.audit_within(AUDIT_SOON);
+                    slot.uncertain = true;
+                    self.holding.audit_at(self.now + AUDIT_SOON);
                 }
                 self.write_failed(&key, &error);
             }
+        }
+    }
+
+    /// Without a lease nothing was sent for a slot, so a first registration that cannot work is simply over.
+    pub(super) fn grant_failed(&mut self, key: &Key, error: &Error) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        slot.set_reconnecting(error);
+        if !error.is_retryable() {
+            if !slot.claimed && !slot.uncertain {
+                return self.finish(key, Err(error.clone()));
+            }
+            let version = slot.version;
+            slot.answer(version, &Err(error.clone()));
         }
     }
 
@@ -194,22 +211,23 @@ impl Keeper {
             return;
         };
         if !error.is_retryable() {
+            let version = slot.version;
             if slot.is_present() && !slot.claimed {
-                // A first registration that cannot work is over (R1); what it may have left behind is removed.
-                let version = slot.version;
+                // A first registration that cannot work is over (R1); what an earlier try may have left behind is removed.
+                if !slot.uncertain {
+                    return self.finish(key, Err(error.clone()));
+                }
                 slot.answer(version, &Err(error.clone()));
                 slot.want(Wanted::Absent, None);
-                self.due.insert((Instant::now(), key.clone()));
-                return;
+                return self.schedule(key, self.now);
             }
-            let version = slot.version;
             slot.answer(version, &Err(error.clone()));
         }
         if slot.is_present() {
             slot.set_reconnecting(error);
         }
         let wait = slot.backoff.next(error.is_retryable());
-        self.due.insert((Instant::now() + wait, key.clone()));
+        self.schedule(key, self.now + wait);
     }
 
     fn removed(&mut self, key: Key, serial: u64, version: u64, result: Result<()>) {
@@ -218,8 +236,7 @@ impl Keeper {
         };
         slot.busy = false;
         if slot.serial != serial || slot.version != version {
-            self.due.insert((Instant::now(), key)); // It was registered again meanwhile.
-            return;
+            return self.schedule(&key, self.now); // It was registered again meanwhile.
         }
         match result {
             Ok(()) => self.finish(&key, Ok(())),
@@ -228,7 +245,7 @@ impl Keeper {
     }
 
     fn revoked(&mut self, result: Result<()>) {
-        self.holding.revoked();
+        self.holding.revoked(self.now);
         if let Err(error) = result {
             // Nothing hangs on it, and the store lets it expire.
             tracing::debug!(%error, "could not revoke the lease");
