@@ -70,9 +70,10 @@ impl Store for File {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
-    async fn digest(&self, scope: &Scope) -> Result<Digest> {
-        let (newest, records) = self.read(scope)?;
-        Ok(Digest { count: records.len(), newest: if records.is_empty() { 0 } else { newest } })
+    async fn digest(&self, scope: &Scope, since: u64) -> Result<Digest> {
+        let (revision, records) = self.read(scope)?;
+        let changed = records.iter().filter(|r| r.revision > since).map(|r| (r.key.clone(), r.revision)).collect();
+        Ok(Digest { revision, count: records.len(), changed })
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Connection {
     tls: Option<TlsFiles>,
     /// How long one host may take, so that the last one still gets its turn within the policy's deadline.
     patience: Duration,
+    /// The policy's deadline of a request.
+    timeout: Duration,
     /// The host to try next. Only one task connects, so any ordering does.
     next: AtomicUsize,
     current: RwLock<Option<Arc<Live>>>,
@@ -35,6 +37,8 @@ pub(crate) struct Connection {
 pub(crate) struct Live {
     pub(crate) client: Client,
     pub(crate) streams: Streams,
+    /// How long one answer may take while a subscription is opened.
+    pub(crate) patience: Duration,
     /// The local address that the host is reached from.
     source: Option<IpAddr>,
 }
@@ -62,7 +66,7 @@ impl Connection {
             (None, _) => {}
         }
         let (next, current) = (AtomicUsize::new(0), RwLock::new(None));
-        Ok(Self { hosts, options, tls, patience, next, current, address: url.to_string() })
+        Ok(Self { hosts, options, tls, patience, timeout: policy.timeout, next, current, address: url.to_string() })
     }
 
     /// The address without credentials.
@@ -106,8 +110,8 @@ impl Connection {
                 ),
             };
             self.next.store(at + 1, Ordering::Relaxed);
-            // A refusal says more than an unreachable host, and no other host would decide differently.
-            if !error.is_retryable() {
+            // A refusal of the account says more than an unreachable host, and no other host would decide differently.
+            if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::InvalidInput | ErrorKind::Unsupported) {
                 return Err(error);
             }
             last = Some(error);
@@ -129,7 +133,8 @@ impl Connection {
             Err(error) => return Err(error),
         }
         let source = source_towards(host).await;
-        Ok(Live { streams: Streams::new(client.watch_client().max_decoding_message_size(MAX_ANSWER)), client, source })
+        let streams = Streams::new(client.watch_client().max_decoding_message_size(MAX_ANSWER));
+        Ok(Live { streams, client, patience: self.timeout, source })
     }
 
     fn replace(&self, live: Option<Arc<Live>>) -> Option<Arc<Live>> {

@@ -1,8 +1,11 @@
 //! Reading a scope: in pages at one revision, or as a summary.
 
+use std::time::Duration;
+
 use discovery_core::store::{Digest, RawRecord};
 use discovery_core::{Error, ErrorKind, Result};
-use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
+use etcd_client::{Client, GetOptions};
+use tokio::time::timeout;
 
 use crate::connection::MAX_ANSWER;
 use crate::error::{classify, is_answer_too_large};
@@ -20,8 +23,8 @@ pub(crate) struct Loaded {
     pub(crate) records: Vec<RawRecord>,
 }
 
-/// Reads everything under a prefix at one revision, however large it is.
-pub(crate) async fn load(client: &Client, prefix: &str, values: bool) -> Result<Loaded> {
+/// Reads everything under a prefix at one revision, however large it is. Each page may take as long as a request may.
+pub(crate) async fn load(client: &Client, prefix: &str, values: bool, patience: Duration) -> Result<Loaded> {
     let mut kv = client.kv_client().max_decoding_message_size(MAX_ANSWER);
     let end = range_end(prefix);
     let (mut from, mut revision, mut page) = (prefix.as_bytes().to_vec(), 0, FIRST_PAGE);
@@ -31,13 +34,14 @@ pub(crate) async fn load(client: &Client, prefix: &str, values: bool) -> Result<
         if !values {
             options = options.with_keys_only();
         }
-        let mut answer = match kv.get(from.clone(), Some(options)).await {
-            Ok(answer) => answer,
-            Err(error) if page > 1 && is_answer_too_large(&error) => {
+        let mut answer = match timeout(patience, kv.get(from.clone(), Some(options))).await {
+            Err(_) => return Err(silent(prefix, patience)),
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) if page > 1 && is_answer_too_large(&error) => {
                 page /= 2;
                 continue;
             }
-            Err(error) => return Err(classify(error, "read", prefix)),
+            Ok(Err(error)) => return Err(classify(error, "read", prefix)),
         };
         let header = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         if revision == 0 {
@@ -64,17 +68,26 @@ pub(crate) async fn load(client: &Client, prefix: &str, values: bool) -> Result<
     }
 }
 
-/// Counts what is under a prefix and finds its newest revision, transferring one key.
-pub(crate) async fn digest(client: &Client, prefix: &str) -> Result<Digest> {
-    let options = GetOptions::new()
-        .with_range(range_end(prefix))
-        .with_keys_only()
-        .with_sort(SortTarget::Mod, SortOrder::Descend)
-        .with_limit(1);
-    let answer = client.kv_client().get(prefix, Some(options)).await.map_err(|e| classify(e, "count", prefix))?;
+/// The error of a request that the server took and did not answer.
+pub(crate) fn silent(prefix: &str, patience: Duration) -> Error {
+    Error::new(ErrorKind::DeadlineExceeded, "read", prefix, format!("no answer within {patience:?}"))
+}
+
+/// Counts what is under a prefix and lists the keys that changed after a revision; no value is transferred.
+pub(crate) async fn digest(client: &Client, prefix: &str, since: u64) -> Result<Digest> {
+    let from = i64::try_from(since).unwrap_or(i64::MAX).saturating_add(1);
+    let options = GetOptions::new().with_range(range_end(prefix)).with_keys_only().with_min_mod_revision(from);
+    let mut kv = client.kv_client().max_decoding_message_size(MAX_ANSWER);
+    let mut answer = kv.get(prefix, Some(options)).await.map_err(|e| classify(e, "count", prefix))?;
+    let changed = answer.take_kvs().into_iter().map(|record| {
+        let at = record.mod_revision().unsigned_abs();
+        (text(record.into_key_value().0), at)
+    });
     Ok(Digest {
+        changed: changed.collect(),
+        revision: answer.header().map_or(0, |header| header.revision().unsigned_abs()),
+        // The count is that of the whole range, whatever the answer was narrowed to.
         count: usize::try_from(answer.count()).unwrap_or(0),
-        newest: answer.kvs().first().map_or(0, |record| record.mod_revision().unsigned_abs()),
     })
 }
 
@@ -90,9 +103,9 @@ pub(crate) fn range_end(prefix: &str) -> Vec<u8> {
     vec![0] // etcd's way to say "to the end".
 }
 
-/// Keys of this layout are ASCII; any other is kept recognisable for the report.
+/// Keys of this layout are ASCII; any other is written so that no two become the same text.
 pub(crate) fn text(key: Vec<u8>) -> String {
-    String::from_utf8(key).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    String::from_utf8(key).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string())
 }
 
 #[cfg(test)]

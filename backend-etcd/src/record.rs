@@ -1,44 +1,105 @@
 //! Writing and removing records, guarded by who owns them.
 
-use discovery_core::Result;
 use discovery_core::store::{Lease, Owner, Written};
-use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse};
+use discovery_core::{Key, KeySpace, Result};
+use etcd_client::{
+    Client, Compare, CompareOp, Error as ClientError, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+};
 
 use crate::error::{classify, is_lease_lost};
 
-/// Writes a record on a lease: over anything if there is no previous owner, else only over what is absent, nobody's, or its own.
-///
-/// One round trip. A key that does not exist counts as one without a lease.
+/// A takeover that lost this many races in a row is reported as unavailable, and tried again by the engine.
+const RACES: usize = 3;
+
+/// Writes a record on a lease: over anything if there is no previous owner, else only over what is absent, nobody's, or its own, and
+/// was not taken from it (R6).
 pub(crate) async fn write(
     client: &Client,
+    space: &KeySpace,
     lease: &Lease,
-    key: &str,
+    key: &Key,
     value: &[u8],
     previous: Option<&Owner>,
 ) -> Result<Written> {
-    let put = || TxnOp::put(key, value, Some(PutOptions::new().with_lease(id(lease))));
-    let transaction = match previous {
-        None => Txn::new().and_then([put()]),
-        Some(owner) => {
-            let mut ours = vec![id(lease), id(&owner.lease), 0];
-            ours.dedup();
-            // An "or" of comparisons is a chain of else branches.
-            ours.into_iter().rev().fold(Txn::new(), |otherwise, holder| {
-                Txn::new()
-                    .when([Compare::lease(key, CompareOp::Equal, holder)])
-                    .and_then([put()])
-                    .or_else([TxnOp::txn(otherwise)])
-            })
-        }
+    let path = space.key(key);
+    let put = || TxnOp::put(path.as_str(), value, Some(PutOptions::new().with_lease(id(lease))));
+    let written = match previous {
+        None => take_over(client, space, lease, key, put).await,
+        Some(owner) => write_own(client, space, lease, key, owner, put).await,
     };
-    match client.kv_client().txn(transaction).await {
-        Ok(answer) if has_put(&answer.op_responses()) => {
-            Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() }))
-        }
-        Ok(_) => Ok(Written::Superseded),
+    match written {
+        Ok(true) => Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() })),
+        Ok(false) => Ok(Written::Superseded),
         Err(error) if is_lease_lost(&error) => Ok(Written::LeaseLost),
-        Err(error) => Err(classify(error, "write", key)),
+        Err(error) => Err(classify(error, "write", &path)),
     }
+}
+
+/// One round trip where nothing stands. Otherwise a second one writes the record together with a mark on the former owner's lease.
+async fn take_over(
+    client: &Client,
+    space: &KeySpace,
+    lease: &Lease,
+    key: &Key,
+    put: impl Fn() -> TxnOp,
+) -> Result<bool, ClientError> {
+    let path = space.key(key);
+    for _ in 0..RACES {
+        let first = Txn::new()
+            .when([Compare::version(path.as_str(), CompareOp::Equal, 0)])
+            .and_then([put()])
+            .or_else([TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()))]);
+        let answers = client.kv_client().txn(first).await?.op_responses();
+        let holder = match answers.into_iter().next() {
+            Some(TxnOpResponse::Get(mut found)) => found.take_kvs().first().map_or(0, etcd_client::KeyValue::lease),
+            _ => return Ok(true),
+        };
+        let mut operations = vec![put()];
+        if holder != 0 && holder != id(lease) {
+            let mark = mark(space, key, holder);
+            operations.push(TxnOp::put(mark, Vec::new(), Some(PutOptions::new().with_lease(holder))));
+        }
+        let second = Txn::new().when([Compare::lease(path.as_str(), CompareOp::Equal, holder)]).and_then(operations);
+        match client.kv_client().txn(second).await {
+            Ok(answer) if answer.succeeded() => return Ok(true),
+            // Somebody else was faster.
+            Ok(_) => {}
+            // The former owner's lease has just ended, and its record with it; if it is our own, the next round says so.
+            Err(error) if is_lease_lost(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ClientError::WatchError("others write the same key all the time".to_owned()))
+}
+
+/// A key that does not exist counts as one without a lease. An "or" of comparisons is a chain of else branches.
+async fn write_own(
+    client: &Client,
+    space: &KeySpace,
+    lease: &Lease,
+    key: &Key,
+    owner: &Owner,
+    put: impl Fn() -> TxnOp,
+) -> Result<bool, ClientError> {
+    let path = space.key(key);
+    let mut holders = vec![id(lease), id(&owner.lease), 0];
+    holders.dedup();
+    let chain = holders.into_iter().rev().fold(Txn::new(), |otherwise, holder| {
+        Txn::new()
+            .when([
+                Compare::lease(path.as_str(), CompareOp::Equal, holder),
+                Compare::version(mark(space, key, id(&owner.lease)), CompareOp::Equal, 0),
+            ])
+            .and_then([put()])
+            .or_else([TxnOp::txn(otherwise)])
+    });
+    Ok(has_put(&client.kv_client().txn(chain).await?.op_responses()))
+}
+
+/// Where it is remembered that a lease lost a record, under the prefix, so that the same rights suffice. `%` alone is no service.
+fn mark(space: &KeySpace, key: &Key, lease: i64) -> String {
+    let record = space.key(key);
+    format!("{}%/{lease:x}/{}", space.root(), record.strip_prefix(&space.root()).unwrap_or(&record))
 }
 
 fn has_put(answers: &[TxnOpResponse]) -> bool {
@@ -49,10 +110,15 @@ fn has_put(answers: &[TxnOpResponse]) -> bool {
     })
 }
 
-/// Removes a record if it still hangs on its owner's lease.
+/// Removes a record if it still hangs on its owner's lease, or on none.
 pub(crate) async fn remove(client: &Client, key: &str, owner: &Owner) -> Result<()> {
-    let transaction =
-        Txn::new().when([Compare::lease(key, CompareOp::Equal, id(&owner.lease))]).and_then([TxnOp::delete(key, None)]);
+    let if_on = |lease, otherwise| {
+        Txn::new()
+            .when([Compare::lease(key, CompareOp::Equal, lease)])
+            .and_then([TxnOp::delete(key, None)])
+            .or_else([TxnOp::txn(otherwise)])
+    };
+    let transaction = if_on(id(&owner.lease), if_on(0, Txn::new()));
     client.kv_client().txn(transaction).await.map(drop).map_err(|error| classify(error, "remove", key))
 }
 

@@ -74,7 +74,7 @@ impl Store for EtcdStore {
     }
 
     async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
-        record::write(&self.live()?.client, lease, &self.space.key(key), value, previous).await
+        record::write(&self.live()?.client, &self.space, lease, key, value, previous).await
     }
 
     async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
@@ -89,8 +89,8 @@ impl Store for EtcdStore {
         }
     }
 
-    async fn digest(&self, scope: &Scope) -> Result<Digest> {
-        load::digest(&self.live()?.client, &self.range(scope).0).await
+    async fn digest(&self, scope: &Scope, since: u64) -> Result<Digest> {
+        load::digest(&self.live()?.client, &self.range(scope).0, since).await
     }
 
     fn source_address(&self) -> Option<IpAddr> {

@@ -3,26 +3,28 @@
 use discovery_core::store::{RawChange, RawRecord, Sink};
 use discovery_core::{Error, ErrorKind};
 use etcd_client::{EventType, WatchResponse};
+use tokio::time::timeout;
 
 use crate::connection::Live;
 use crate::error::classify;
-use crate::load::{load, range_end, text};
+use crate::load::{load, range_end, silent, text};
 
 /// Delivers until continuity is lost, and says why.
 ///
 /// The revision to resume from is that of the set that was read, never that of the answer that confirms the watch: an event of the
 /// latter can still come after it.
 pub(crate) async fn follow(live: &Live, prefix: &str, values: bool, sink: &dyn Sink) -> Error {
-    let loaded = match load(&live.client, prefix, values).await {
+    let loaded = match load(&live.client, prefix, values, live.patience).await {
         Ok(loaded) => loaded,
         Err(error) => return error,
     };
     let from = loaded.revision;
     sink.full(from.unsigned_abs(), loaded.records);
-    let opened = live.streams.watch(prefix.as_bytes().to_vec(), range_end(prefix), from + 1).await;
-    let mut subscription = match opened {
-        Ok(subscription) => subscription,
-        Err(error) => return classify(error, "watch", prefix),
+    let opened = live.streams.watch(prefix.as_bytes().to_vec(), range_end(prefix), from + 1);
+    let mut subscription = match timeout(live.patience, opened).await {
+        Ok(Ok(subscription)) => subscription,
+        Ok(Err(error)) => return classify(error, "watch", prefix),
+        Err(_) => return silent(prefix, live.patience),
     };
     while let Some(answer) = subscription.next().await {
         if answer.canceled() {

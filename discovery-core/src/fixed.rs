@@ -89,11 +89,12 @@ impl Store for Fixed {
         std::future::pending().await
     }
 
-    async fn digest(&self, scope: &Scope) -> Result<Digest> {
-        Ok(match scope {
-            Scope::Service(service) => Digest { count: self.records(service).len(), newest: 1 },
-            Scope::Names => Digest { count: 0, newest: 0 },
-        })
+    async fn digest(&self, scope: &Scope, _since: u64) -> Result<Digest> {
+        let count = match scope {
+            Scope::Service(service) => self.records(service).len(),
+            Scope::Names => 0,
+        };
+        Ok(Digest { revision: 1, count, changed: Vec::new() })
     }
 }
 

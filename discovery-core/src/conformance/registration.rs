@@ -84,6 +84,15 @@ pub async fn r02_deregister_never_removes_a_newer_owners_record<F: Fixture>(stag
     assert!(stage.is_stored("pay", "a").await, "the newer owner's record was removed");
 }
 
+/// R2: a record that lost its lease by somebody's hand is removed all the same, or it would outlive its process for ever.
+pub async fn r02_a_record_without_a_lease_is_removed_too<F: Fixture>(stage: Stage<F>) {
+    let (backend, _) = stage.handle().await;
+    let registration = register(&backend, instance("pay", "a")).await;
+    stage.put(&[registration.instance()]).await;
+    assert_eq!(registration.deregister().await.map_err(|e| e.to_string()), Ok(()));
+    assert!(!stage.is_stored("pay", "a").await, "the record outlived its owner");
+}
+
 /// R3: a process that falls silent is gone from every set within its TTL and a second, and not much earlier.
 pub async fn r03_a_dead_process_is_gone_within_its_ttl<F: Fixture>(stage: Stage<F>) {
     let ((dying, link), (living, _), (reader, _)) = (stage.handle().await, stage.handle().await, stage.handle().await);
@@ -118,6 +127,22 @@ pub async fn r06_a_new_registration_takes_over<F: Fixture>(stage: Stage<F>) {
     stays(stage.fixture.ttl() * 2, "being listed once", listed_once).await;
     assert!(newer.state().is_registered());
     assert_eq!(watch.latest().and_then(|s| s.get("a")?.metadata("owner").map(str::to_owned)).as_deref(), Some("newer"));
+}
+
+/// R6, R2: after the newer owner has left, the record stays away: the former owner does not bring it back.
+pub async fn r06_a_former_owner_does_not_return_after_the_newer_one<F: Fixture>(stage: Stage<F>) {
+    let ((old, _), (new, _)) = (stage.handle().await, stage.handle().await);
+    let former = register(&old, instance("pay", "a")).await;
+    let newer = register(&new, instance("pay", "a")).await;
+    assert_eq!(newer.deregister().await.map_err(|e| e.to_string()), Ok(()));
+    stays(stage.settle() + stage.fixture.ttl(), "the record's absence", async || {
+        if stage.is_stored("pay", "a").await { Err("it came back") } else { Ok(()) }
+    })
+    .await;
+    assert!(matches!(former.state(), RegistrationState::Superseded), "{:?}", former.state());
+    // It can be registered anew, by anybody.
+    let again = register(&old, instance("pay", "a")).await;
+    assert!(again.state().is_registered());
 }
 
 /// R6: the same id registered again on the same handle takes over as well.
@@ -277,7 +302,10 @@ pub async fn r12_what_cannot_work_is_refused_before_it_is_sent<F: Fixture>(stage
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     let Err(error) = registration.update(|i| i.id("other")).await else { fail("an id changed") };
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    for ttl in [Duration::ZERO, backend.capabilities().max_ttl.saturating_add(Duration::from_secs(1))] {
+    let bounds = (backend.capabilities().min_ttl, backend.capabilities().max_ttl);
+    let outside =
+        [Duration::ZERO, bounds.0 - Duration::from_millis(1), bounds.1.saturating_add(Duration::from_secs(1))];
+    for ttl in outside {
         let policy = crate::Policy { ttl, ..stage.policy() };
         match stage.fixture.open("", policy).await {
             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput),

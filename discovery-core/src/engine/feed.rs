@@ -17,6 +17,8 @@ use crate::{Error, ErrorKind};
 
 /// How long notifications under way may take to arrive before a difference counts as one.
 const SETTLE: Duration = Duration::from_secs(1);
+/// Counts in a row that differ until a removal counts as lost, whatever else arrives meanwhile.
+const MISCOUNTS: u32 = 3;
 
 pub(super) struct Feed<M: Model> {
     link: Arc<Link>,
@@ -33,8 +35,8 @@ struct State<M> {
     gap: bool,
     /// Held until the first full set of a subscription was read.
     turn: Option<OwnedSemaphorePermit>,
-    /// Counts what arrived, so that reconciliation can tell a difference from a notification under way.
-    news: u64,
+    /// The revision of the last full set, from which on reconciliation compares.
+    read_at: u64,
 }
 
 impl<M: Model> Feed<M> {
@@ -42,7 +44,7 @@ impl<M: Model> Feed<M> {
         let freshness = Freshness::Loading(Since::now(), link.trouble());
         let (views, receiver) = watch::channel(model.view(&freshness));
         link.feeds.fetch_add(1, Ordering::Relaxed);
-        let state = Mutex::new(State { model, freshness, gap: true, turn: None, news: 0 });
+        let state = Mutex::new(State { model, freshness, gap: true, turn: None, read_at: 0 });
         (Self { link, scope, state, views }, receiver)
     }
 
@@ -129,15 +131,34 @@ impl<M: Model> Feed<M> {
 
     /// Returns once the store and the notifications led to different sets (W8).
     async fn reconcile(&self) -> Error {
+        // The changes up to here were compared already.
+        let mut since = None;
+        let mut miscounts = 0;
         loop {
-            sleep(self.link.reconcile_pause()).await;
-            if !self.lock().freshness.is_live() || !self.differs_from_store().await {
-                continue;
-            }
-            // What differs may be a notification under way: only a difference that stays while nothing arrives counts.
-            let news = self.lock().news;
+            sleep(if miscounts == 0 { self.link.reconcile_pause() } else { SETTLE }).await;
+            let from = {
+                let state = self.lock();
+                if !state.freshness.is_live() {
+                    continue;
+                }
+                since.unwrap_or(state.read_at)
+            };
+            let request = self.link.store.digest(&self.scope, from);
+            let digest = match self.link.call("reconcile", || format!("{:?}", self.scope), request).await {
+                Ok(digest) => digest,
+                // Nothing was learnt; the link looks after itself.
+                Err(error) => {
+                    tracing::debug!(scope = ?self.scope, %error, "could not reconcile");
+                    continue;
+                }
+            };
+            // What is under way has until then to arrive.
             sleep(SETTLE).await;
-            if self.lock().news == news && self.differs_from_store().await && self.lock().news == news {
+            let state = self.lock();
+            miscounts = if digest.count == state.model.count() { 0 } else { miscounts + 1 };
+            // A change that is known to the store and not to us was lost. A count that differs may be one of changes meanwhile, but
+            // not again and again.
+            if digest.revision < from || state.model.lacks(&digest.changed) || miscounts >= MISCOUNTS {
                 return Error::new(
                     ErrorKind::Gap,
                     "follow",
@@ -145,18 +166,7 @@ impl<M: Model> Feed<M> {
                     "reconciliation found that the store and its notifications differ",
                 );
             }
-        }
-    }
-
-    async fn differs_from_store(&self) -> bool {
-        let request = self.link.store.digest(&self.scope);
-        match self.link.call("reconcile", || format!("{:?}", self.scope), request).await {
-            Ok(digest) => digest != self.lock().model.digest(),
-            // Nothing was learnt; the link looks after itself.
-            Err(error) => {
-                tracing::debug!(scope = ?self.scope, %error, "could not reconcile");
-                false
-            }
+            since = Some(digest.revision);
         }
     }
 
@@ -204,7 +214,7 @@ impl<M: Model> Drop for Feed<M> {
 impl<M: Model> Sink for Feed<M> {
     fn full(&self, revision: u64, records: Vec<RawRecord>) {
         let mut state = self.lock();
-        state.news += 1;
+        state.read_at = revision;
         let gap = std::mem::replace(&mut state.gap, false);
         state.turn = None;
         let changed = state.model.full(revision, records, gap);
@@ -216,7 +226,6 @@ impl<M: Model> Sink for Feed<M> {
 
     fn changes(&self, revision: u64, changes: Vec<RawChange>) {
         let mut state = self.lock();
-        state.news += 1;
         if state.model.changes(revision, changes) {
             self.publish(&state);
         }

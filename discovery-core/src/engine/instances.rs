@@ -12,7 +12,7 @@ use super::model::{Hold, Model};
 use crate::model::decode;
 use crate::set::InstanceSet;
 use crate::snapshot::{Freshness, Since, Snapshot};
-use crate::store::{Digest, RawChange, RawRecord};
+use crate::store::{RawChange, RawRecord};
 use crate::{Error, ErrorKind};
 
 /// More lines than this for one batch of unreadable records would drown the log; a summary follows instead.
@@ -237,8 +237,12 @@ impl Model for Instances {
         }
     }
 
-    fn digest(&self) -> Digest {
-        self.ledger.digest()
+    fn count(&self) -> usize {
+        self.ledger.count()
+    }
+
+    fn lacks(&self, changed: &[(String, u64)]) -> bool {
+        self.ledger.lacks(changed)
     }
 
     fn view(&self, freshness: &Freshness) -> Arc<Snapshot> {

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::store::Digest;
-
 /// Above this many removals the oldest knowledge is folded into one floor, so that memory stays bounded.
 const MAX_TOMBS: usize = 1024;
 
@@ -68,8 +66,13 @@ impl<T> Ledger<T> {
         &self.entries
     }
 
-    pub(super) fn digest(&self) -> Digest {
-        Digest { count: self.entries.len(), newest: self.entries.values().map(|(at, _)| *at).max().unwrap_or(0) }
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether a change that the store has is not known here, neither itself nor a later one of the same key.
+    pub(super) fn lacks(&self, changed: &[(String, u64)]) -> bool {
+        changed.iter().any(|(key, revision)| self.admits(key, *revision))
     }
 }
 
@@ -106,6 +109,8 @@ mod tests {
         let before = ledger.replace(20, HashMap::from([("b".to_owned(), (15, ()))]));
         assert!(before.contains_key("a"));
         assert!(!ledger.admits("a", 20) && ledger.admits("a", 21) && ledger.admits("b", 16));
-        assert_eq!(ledger.digest(), Digest { count: 1, newest: 15 });
+        assert_eq!(ledger.count(), 1);
+        assert!(!ledger.lacks(&[("b".into(), 15), ("a".into(), 9)]), "known, and removed later");
+        assert!(ledger.lacks(&[("b".into(), 21)]) && ledger.lacks(&[("c".into(), 21)]));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::snapshot::{Freshness, View};
-use crate::store::{Digest, RawChange, RawRecord};
+use crate::store::{RawChange, RawRecord};
 
 /// The state behind one feed.
 ///
@@ -26,8 +26,11 @@ pub(super) trait Model: Send + 'static {
     /// Lets go of what the brake holds.
     fn release(&mut self);
 
-    /// What notifications have led to, for reconciliation.
-    fn digest(&self) -> Digest;
+    /// How many records notifications have led to, for reconciliation.
+    fn count(&self) -> usize;
+
+    /// Whether one of these changes, which the store has, is not known.
+    fn lacks(&self, changed: &[(String, u64)]) -> bool;
 
     /// The view for watchers.
     fn view(&self, freshness: &Freshness) -> Arc<Self::View>;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::ledger::Ledger;
 use super::model::Model;
 use crate::snapshot::{Freshness, ServiceNames};
-use crate::store::{Digest, RawChange, RawRecord, Store};
+use crate::store::{RawChange, RawRecord, Store};
 
 /// Counts keys by service. A list of names sends no traffic anywhere, so no brake holds it.
 pub(super) struct Names {
@@ -87,8 +87,12 @@ impl Model for Names {
 
     fn release(&mut self) {}
 
-    fn digest(&self) -> Digest {
-        self.ledger.digest()
+    fn count(&self) -> usize {
+        self.ledger.count()
+    }
+
+    fn lacks(&self, changed: &[(String, u64)]) -> bool {
+        self.ledger.lacks(changed)
     }
 
     fn view(&self, freshness: &Freshness) -> Arc<ServiceNames> {

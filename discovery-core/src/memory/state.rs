@@ -1,6 +1,6 @@
 //! Records, leases and the history of changes: what a store is, in its simplest form.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
@@ -24,6 +24,8 @@ pub(super) struct State {
     next_lease: u64,
     records: BTreeMap<String, Stored>,
     leases: HashMap<u64, (Duration, Instant)>,
+    /// Records that were taken over, with the lease that lost them; gone with that lease.
+    superseded: HashSet<(String, u64)>,
     /// Numbered by arrival, which is also how followers count; holes are lost notifications.
     history: VecDeque<(u64, Notification)>,
     arrivals: u64,
@@ -42,6 +44,7 @@ impl Default for State {
             next_lease: 1,
             records: BTreeMap::new(),
             leases: HashMap::new(),
+            superseded: HashSet::new(),
             history: VecDeque::new(),
             arrivals: 0,
             compacted: 0,
@@ -104,6 +107,15 @@ impl State {
         }
     }
 
+    /// Remembers that a record was taken from a lease, for as long as that lease lives (R6).
+    pub(super) fn supersede(&mut self, key: &str, lease: u64) {
+        self.superseded.insert((key.to_owned(), lease));
+    }
+
+    pub(super) fn is_superseded(&self, key: &str, lease: u64) -> bool {
+        self.superseded.contains(&(key.to_owned(), lease))
+    }
+
     pub(super) fn grant(&mut self, ttl: Duration) -> u64 {
         let id = self.next_lease;
         self.next_lease += 1;
@@ -128,6 +140,7 @@ impl State {
 
     pub(super) fn revoke(&mut self, id: u64) {
         self.leases.remove(&id);
+        self.superseded.retain(|(_, lease)| *lease != id);
         for key in self.keys_of(id) {
             self.delete(&key);
         }
@@ -160,6 +173,7 @@ impl State {
     pub(super) fn wipe(&mut self) {
         self.records.clear();
         self.leases.clear();
+        self.superseded.clear();
         self.revision = 0;
         self.compact();
         // Followers have a gap now, and have to notice without another change.

@@ -116,9 +116,15 @@ impl Store for Handle {
                 return Written::LeaseLost;
             }
             let holder = state.get(&path).and_then(|record| record.lease);
-            let ours = |holder| holder == lease.id || previous.is_some_and(|owner| owner.lease.id == holder);
-            if previous.is_some() && holder.is_some_and(|holder| !ours(holder)) {
-                return Written::Superseded;
+            match (previous, holder) {
+                (None, Some(former)) if former != lease.id => state.supersede(&path, former),
+                (Some(owner), _) => {
+                    let ours = |id| id == lease.id || id == owner.lease.id;
+                    if holder.is_some_and(|id| !ours(id)) || state.is_superseded(&path, owner.lease.id) {
+                        return Written::Superseded;
+                    }
+                }
+                (None, _) => {}
             }
             state.put(&path, value, Some(lease.id));
             Written::Done(Owner { lease: lease.clone(), mark: "".into() })
@@ -129,7 +135,7 @@ impl Store for Handle {
     async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
         let path = self.space.key(key);
         self.ask(|state| {
-            if state.get(&path).is_some_and(|record| record.lease == Some(owner.lease.id)) {
+            if state.get(&path).is_some_and(|record| record.lease.is_none_or(|holder| holder == owner.lease.id)) {
                 state.delete(&path);
             }
         })
@@ -190,10 +196,15 @@ impl Store for Handle {
         Some(Ipv4Addr::LOCALHOST.into())
     }
 
-    async fn digest(&self, scope: &Scope) -> Result<Digest> {
+    async fn digest(&self, scope: &Scope, since: u64) -> Result<Digest> {
         let prefix = self.prefix(scope);
-        let records = self.ask(|state| state.range(&prefix)).await?.ok_or_else(|| denied(&prefix))?;
-        let newest = records.iter().map(|record| record.revision).max().unwrap_or(0);
-        Ok(Digest { count: records.len(), newest })
+        let (revision, records) = self.ask(|state| (state.revision(), state.range(&prefix))).await?;
+        let records = records.ok_or_else(|| denied(&prefix))?;
+        let changed = records.iter().filter(|record| record.revision > since);
+        Ok(Digest {
+            revision,
+            count: records.len(),
+            changed: changed.map(|record| (record.key.clone(), record.revision)).collect(),
+        })
     }
 }

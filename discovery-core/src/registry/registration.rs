@@ -162,7 +162,7 @@ impl Registration {
 
     /// Marks the record as draining, waits `grace` so that watchers can see it, then deregisters (R9).
     ///
-    /// If the mark cannot be written, it deregisters all the same after the grace.
+    /// The grace counts from when the store has the mark. If it cannot be written, it deregisters all the same, after twice the grace.
     ///
     /// # Errors
     /// As [`deregister`](Self::deregister).
@@ -170,12 +170,14 @@ impl Registration {
     /// # Cancel safety
     /// Dropping the future leaves the instance registered, possibly draining.
     pub async fn drain(&self, grace: Duration) -> Result<()> {
-        let end = tokio::time::Instant::now() + grace;
-        let marking = self.update(|instance| instance.state(State::Draining));
-        if let Ok(Err(error)) = tokio::time::timeout_at(end, marking).await {
-            tracing::warn!(key = %self.key, %error, "could not mark the instance as draining");
+        // The grace is the watchers' time to see the mark, so it counts from when the store has it; a mark that cannot be written
+        // takes as long once more.
+        match tokio::time::timeout(grace, self.update(|instance| instance.state(State::Draining))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(key = %self.key, %error, "could not mark the instance as draining"),
+            Err(_) => tracing::warn!(key = %self.key, "the mark of draining was not confirmed within the grace"),
         }
-        tokio::time::sleep_until(end).await;
+        tokio::time::sleep(grace).await;
         self.deregister().await
     }
 
@@ -197,8 +199,12 @@ impl Registration {
     pub async fn deregister_within(&self, deadline: Duration) -> Result<()> {
         let (done, answer) = oneshot::channel();
         let command = Command::Remove { key: self.key.clone(), serial: self.serial, done: Some(done) };
-        if self.send(command, "deregister").is_err() {
-            return Ok(()); // The backend was closed, which removed the record.
+        if let Err(error) = self.send(command, "deregister") {
+            // A backend that was closed has removed the record. One whose runtime is gone has not.
+            return match self.state() {
+                RegistrationState::Closed | RegistrationState::Superseded => Ok(()),
+                _ => Err(error),
+            };
         }
         self.wait("deregister", answer, deadline).await
     }
