@@ -2,12 +2,11 @@
 //! `cargo run --features etcd --example quickstart -- --registry etcd://127.0.0.1:2379 [--processes]`.
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use std::{collections::BTreeMap, process::Stdio, sync::Arc, time::Duration};
-
 use discovery_greeter::{GreeterClient, HelloRequest, Named};
 use discovery_kit::{Backend, picker::RoundRobin};
 use discovery_tonic::{Channel, RunningServer, ServiceServer};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use std::{collections::BTreeMap, io::Read, process::Stdio, sync::Arc, time::Duration};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -38,12 +37,10 @@ impl Server {
         }
     }
 
-    /// Ends it without a goodbye, or properly: drain, deregister, stop.
-    async fn end(self, kill: bool) -> Result<()> {
+    /// Ends it properly: drain, deregister, stop. Dropping it instead kills it.
+    async fn end(self) -> Result<()> {
         match self {
-            Self::Here(server) if kill => drop(server),
             Self::Here(server) => server.shutdown().await?,
-            Self::Process(mut child, _) if kill => child.kill().await?,
             Self::Process(mut child, _) => _ = child.wait().await?, // Closes its input first.
         }
         Ok(())
@@ -57,7 +54,8 @@ async fn count(channel: &Channel, phase: &str, servers: usize) -> Result<()> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), connected).await?;
+    let waited = tokio::time::timeout(Duration::from_secs(20), connected).await;
+    waited.map_err(|_| format!("{phase}: {} of {servers} servers connected", channel.connected()))?;
     let mut client = GreeterClient::new(channel.clone());
     let mut shares = BTreeMap::from(["one", "two", "three"].map(|name| (name.to_owned(), 0)));
     for _ in 0..300 {
@@ -77,24 +75,26 @@ async fn main() -> Result<()> {
     if let Some([name, listen]) = after("--serve").and_then(|rest| rest.get(..2)) {
         let server = ServiceServer::bind(listen).await?.with_grace(Duration::from_millis(200));
         println!("{}", server.local_addr());
-        let parent_is_gone = async { _ = tokio::io::stdin().read(&mut [0]).await };
-        return Ok(server.serve_until(registry, "greeter", Named::routes(name), parent_is_gone).await?);
+        let (gone, parent_is_gone) = tokio::sync::oneshot::channel::<()>();
+        std::thread::spawn(move || _ = (std::io::stdin().read(&mut [0]), gone)); // It does not keep the process.
+        let end = async { _ = parent_is_gone.await };
+        return Ok(server.serve_until(registry, "greeter", Named::routes(name), end).await?);
     }
     let process_of = after("--processes").map(|_| url.as_str());
-    if process_of.is_some() && url.starts_with("memory:") {
-        return Err("memory: is inside one process; name a registry that several can reach".into());
+    if arguments.len() != 2 * usize::from(after("--registry").is_some()) + usize::from(process_of.is_some()) {
+        return Err("known are: --registry URL, --processes (with a registry that several processes reach)".into());
     }
     let start = async |name, listen: &str| Server::start(&registry, process_of, name, listen).await;
     let any = "127.0.0.1:0";
-    let (one, two, three) = (start("one", any).await?, start("two", any).await?, start("three", any).await?);
+    let (one, two, three) = tokio::try_join!(start("one", any), start("two", any), start("three", any))?;
     let channel = Channel::new(registry.watch("greeter"), RoundRobin::new());
     println!("{:<14}{:>8}{:>8}{:>8}", "300 calls", "one", "two", "three");
     count(&channel, "three servers", 3).await?;
     let address = two.address();
-    two.end(true).await?;
+    drop(two);
     count(&channel, "two is killed", 2).await?;
     let two = start("two", &address).await?;
     count(&channel, "two is back", 3).await?;
-    let (one, two, three) = tokio::join!(one.end(false), two.end(false), three.end(false));
+    let (one, two, three) = tokio::join!(one.end(), two.end(), three.end());
     one.and(two).and(three).and(registry.close(Duration::from_secs(5)).await.map_err(Into::into))
 }

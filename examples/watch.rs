@@ -17,6 +17,9 @@ async fn main() -> discovery_kit::Result<()> {
     };
 
     let mut watch = registry.watch(&service);
+    if let Err(error) = watch.ready(std::time::Duration::from_secs(3)).await {
+        println!("{error}; waiting for it");
+    }
     let mut before = None;
     // A watch ends only when its registry is closed: an outage shows as a stale set.
     while let Some(now) = watch.changed().await {

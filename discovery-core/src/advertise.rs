@@ -29,9 +29,12 @@ pub fn endpoint(
     if bound.port() == 0 {
         return Err(invalid("port 0 is not bound; bind first, then register what was bound".to_owned()));
     }
-    if let Some(said) = explicit.or(environment.filter(|text| !text.is_empty())) {
-        let (host, port) = split(said).map_err(&invalid)?;
-        return Endpoint::new(scheme, host, port.unwrap_or(bound.port()));
+    let said = explicit.map(|text| ("the advertised address", text));
+    let said = said.or(environment.filter(|text| !text.is_empty()).map(|text| (ADVERTISE_ENV, text)));
+    if let Some((who, text)) = said {
+        let of = |why: &str| invalid(format!("{who} {text:?}: {why}"));
+        let (host, port) = split(text).map_err(of)?;
+        return Endpoint::new(scheme, host, port.unwrap_or(bound.port())).map_err(|error| of(error.message()));
     }
     if !bound.ip().is_unspecified() {
         return Endpoint::new(scheme, &bound.ip().to_string(), bound.port());
@@ -45,12 +48,15 @@ pub fn endpoint(
     }
 }
 
-/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
-fn split(said: &str) -> Result<(&str, Option<u16>), String> {
-    if said.parse::<IpAddr>().is_ok() || !said.contains(':') || said.ends_with(']') {
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`. A bare IPv6 address is refused, since its last group may be meant as a port (F08).
+fn split(said: &str) -> Result<(&str, Option<u16>), &'static str> {
+    if said.contains("://") {
+        return Err("write host or host:port, without a scheme");
+    }
+    if said.ends_with(']') || !said.contains(':') {
         return Ok((said, None));
     }
-    let (host, port) = crate::model::split_authority(said).map_err(|why| format!("{said:?}: {why}"))?;
+    let (host, port) = crate::model::split_authority(said)?;
     Ok((host, Some(port)))
 }
 
@@ -73,7 +79,13 @@ mod tests {
         assert_eq!(ok("0.0.0.0:80", Some("pay.example"), Some("x:1"), None), "grpc://pay.example:80");
         assert_eq!(ok("0.0.0.0:80", None, Some("10.1.1.1:8080"), None), "grpc://10.1.1.1:8080");
         assert_eq!(ok("0.0.0.0:80", None, Some(""), Some("10.0.0.5")), "grpc://10.0.0.5:80");
-        assert_eq!(ok("[::]:80", Some("2001:db8::3c"), None, None), "grpc://[2001:db8::3c]:80");
+        assert_eq!(ok("[::]:80", Some("[2001:db8::3c]"), None, None), "grpc://[2001:db8::3c]:80");
+        for (said, why) in
+            [("2001:db8::3c:443", "ambiguous"), ("http://x:1", "without a scheme"), ("0.0.0.0", "wildcard")]
+        {
+            let error = find("0.0.0.0:80", None, Some(said), None).unwrap_err().to_string();
+            assert!(error.contains("DISCOVERY_ADVERTISE") && error.contains(why), "{error}");
+        }
         assert_eq!(ok("[::]:80", Some("[2001:db8::3c]:443"), None, None), "grpc://[2001:db8::3c]:443");
         for (bound, explicit, source) in [
             ("0.0.0.0:80", None, None),

@@ -163,16 +163,27 @@ impl fmt::Display for Error {
     }
 }
 
+/// Reads as `Display` does, followed by the causes, since this is what a `main` that returns the error prints; `{:#?}` shows the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("retryable", &self.0.retryable)
-            .field("operation", &self.0.operation)
-            .field("subject", &self.0.subject)
-            .field("message", &self.0.message)
-            .field("source", &self.0.source)
-            .finish()
+        if f.alternate() {
+            return f
+                .debug_struct("Error")
+                .field("kind", &self.0.kind)
+                .field("retryable", &self.0.retryable)
+                .field("operation", &self.0.operation)
+                .field("subject", &self.0.subject)
+                .field("message", &self.0.message)
+                .field("source", &self.0.source)
+                .finish();
+        }
+        write!(f, "{self}")?;
+        let mut source = self.source();
+        while let Some(cause) = source {
+            write!(f, "; caused by: {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
     }
 }
 

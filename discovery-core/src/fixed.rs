@@ -23,6 +23,10 @@ pub fn connect(url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
     let policy = Policy::from_url(&mut options)?;
     let scheme = options.text("scheme").unwrap_or_else(|| DEFAULT_SCHEME.to_owned());
     options.finish()?;
+    if url.user().is_some() {
+        let subject = format!("registry URL {:?}", url.to_string());
+        return Err(Error::invalid("use", subject, "a fixed list has no user; write static:///host:port,host:port"));
+    }
     // `static://a:1,b:2` means the same as `static:///a:1,b:2`.
     let listed = match url.path().trim_matches('/') {
         "" => url.hosts(0)?.join(","),

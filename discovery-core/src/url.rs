@@ -54,6 +54,11 @@ impl RegistryUrl {
             None if rest.is_empty() => ("", ""),
             None => return Err(invalid("write `//` after the scheme")),
         };
+        if path.contains('@') {
+            return Err(invalid(
+                "credentials with `/` or `?` in them must be percent-encoded, and so must `@` in a path",
+            ));
+        }
         let (credentials, hosts) = match authority.rsplit_once('@') {
             Some((credentials, hosts)) => (Some(credentials), hosts),
             None => (None, authority),
@@ -71,6 +76,9 @@ impl RegistryUrl {
                 None => (Some(decode(credentials)?), None),
             },
         };
+        if user.as_deref() == Some("") {
+            return Err(invalid("the user before `@` is empty"));
+        }
         let hosts = if hosts.is_empty() {
             Vec::new()
         } else {
@@ -120,6 +128,18 @@ impl RegistryUrl {
             .iter()
             .map(|(host, port)| Endpoint::new("tcp", host, port.unwrap_or(default_port)).map(|e| e.authority()))
             .collect()
+    }
+
+    /// Refuses hosts and credentials, for a scheme where they mean nothing.
+    ///
+    /// # Errors
+    /// `InvalidInput` if there are any.
+    pub fn without_authority(&self) -> Result<()> {
+        if self.hosts.is_empty() && self.user.is_none() {
+            return Ok(());
+        }
+        let why = format!("{}: has neither hosts nor users; write {}:///prefix", self.scheme, self.scheme);
+        Err(Error::invalid("use", format!("registry URL {:?}", self.to_string()), why))
     }
 
     /// The path: a prefix for most backends, empty or beginning with `/`.
@@ -254,6 +274,8 @@ mod tests {
             "etcd://h/#x",
             "etcd://%FF@h",
             "etcd://,",
+            "etcd://:@h",
+            "etcd://root:1/x@h:1",
         ] {
             assert!(text.parse::<RegistryUrl>().is_err(), "{text}");
         }
@@ -270,6 +292,8 @@ mod tests {
             "etcd://root:s3/cret@h:1",
             "etcd://root:s3cret@[::1/p",
             "etcd:root:s3cret@h",
+            "etcd://root:1/s3cret@h:1",
+            "static:///grpc://root:s3cret@h:1",
             "etcd://root:s3cret",
             "etcd://h:1,root:s3cret/p",
         ] {

@@ -15,7 +15,6 @@ pub async fn w02_no_change_is_lost_while_watches_open<F: Fixture>(stage: Stage<F
     let (backend, _) = stage.handle().await;
     let mut watches = Vec::new();
     for round in 0..100u32 {
-        // A handle of its own every now and then, so that not all share one subscription.
         let service = format!("flap-{}", round % 10);
         let id = format!("{}", round % 5);
         if round % 3 == 2 {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::throttle::Throttle;
 use super::{Backoff, Policy};
@@ -163,27 +163,41 @@ impl Link {
     }
 
     async fn probe_until_dead(&self) -> Error {
+        let limit = self.policy.timeout.min(self.policy.ttl / 2);
         loop {
             let limit = tokio::select! {
-                () = sleep(self.policy.probe) => self.policy.timeout,
-                // Somebody waited in vain already. What is left of the TTL is needed to reach another host.
-                () = self.suspicion.notified() => self.policy.timeout.min(self.policy.ttl / 2) / 3,
+                () = sleep(self.policy.probe) => limit,
+                () = self.suspicion.notified() => limit / 3,
             };
-            match timeout(limit, self.store.ping()).await {
-                Ok(Ok(())) => {}
+            match self.probe(limit).await {
+                Ok(()) => {}
                 // A refusal is an answer: the link works.
-                Ok(Err(error)) if error.kind() == ErrorKind::PermissionDenied => {}
-                Ok(Err(error)) => return error,
-                Err(_) => {
-                    return Error::new(
-                        ErrorKind::DeadlineExceeded,
-                        "probe",
-                        self.store.address(),
-                        format!("the connection is open but silent for {limit:?}"),
-                    );
-                }
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+                Err(error) => return error,
             }
         }
+    }
+
+    /// Asks for an answer. Whoever suspects the link meanwhile waited in vain already, so that only a third of the limit is left then:
+    /// what is left of the TTL is needed to reach another host.
+    async fn probe(&self, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let mut end = begun + limit;
+        let ping = self.store.ping();
+        tokio::pin!(ping);
+        loop {
+            tokio::select! {
+                answer = &mut ping => return answer,
+                () = sleep_until(end) => break,
+                () = self.suspicion.notified() => end = end.min(Instant::now() + limit / 3),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::DeadlineExceeded,
+            "probe",
+            self.store.address(),
+            format!("the connection is open but silent for {:?}", begun.elapsed()),
+        ))
     }
 
     fn report_down(&self, error: Error) {

@@ -126,6 +126,7 @@ pub fn connect(url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
     let mut options = url.options();
     let policy = Policy::from_url(&mut options)?;
     options.finish()?;
+    url.without_authority()?;
     Ok(MemoryStore::new().open(url.path(), policy)?.0)
 }
 

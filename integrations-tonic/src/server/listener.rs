@@ -28,9 +28,10 @@ pub(super) async fn bind(address: &str) -> Result<(TcpListener, SocketAddr)> {
         }
         None => TcpListener::bind(address).await,
     };
-    listener
-        .and_then(|listener| listener.local_addr().map(|bound| (listener, bound)))
-        .map_err(|error| Error::new(kind(&error), "bind", address, error.to_string()).with_source(error))
+    listener.and_then(|listener| listener.local_addr().map(|bound| (listener, bound))).map_err(|error| {
+        let advice = if address.contains(':') { "" } else { "; write host:port, or :port for all interfaces" };
+        Error::new(kind(&error), "bind", address, format!("{error}{advice}")).with_source(error)
+    })
 }
 
 fn kind(error: &io::Error) -> ErrorKind {

@@ -26,6 +26,9 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 /// How long open calls may take to finish by default.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 
+/// Signals within this time after the first are taken for the same one.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
 type Change = Box<dyn FnOnce(InstanceBuilder) -> InstanceBuilder + Send>;
 
 /// A bound listener that becomes a registered gRPC server.
@@ -132,7 +135,7 @@ impl ServiceServer {
 
     /// Serves and registers until SIGTERM, SIGINT, SIGHUP or SIGQUIT (elsewhere than on Unix: ctrl-c), then drains and stops.
     ///
-    /// A second signal during the drain skips the waiting: it deregisters within a second and closes what is open.
+    /// A second signal during the drain, half a second or more after the first, skips the waiting: it deregisters within a second and closes what is open.
     ///
     /// # Errors
     /// As [`start`](Self::start) and [`RunningServer::shutdown`]; `Unsupported` if the signals cannot be listened to.
@@ -150,9 +153,15 @@ impl ServiceServer {
             ended = running.ended() => return ended,
             () = signals.received() => tracing::info!(service, "draining"),
         }
+        // Whoever signals a process and its group means it once.
+        let again = async {
+            tokio::time::sleep(SAME_SIGNAL).await;
+            signals.forget();
+            signals.received().await;
+        };
         tokio::select! {
             drained = running.drain() => return drained,
-            () = signals.received() => tracing::warn!(service, "stopping before the drain is over"),
+            () = again => tracing::warn!(service, "stopping before the drain is over"),
         }
         running.stop_now().await
     }

@@ -34,6 +34,19 @@ impl Signals {
         }
     }
 
+    /// Takes what was received so far for one signal.
+    #[cfg(unix)]
+    pub(super) fn forget(&mut self) {
+        use std::task::{Context, Waker};
+        let mut context = Context::from_waker(Waker::noop());
+        for stream in &mut self.streams {
+            while stream.poll_recv(&mut context).is_ready() {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn forget(&mut self) {}
+
     #[cfg(not(unix))]
     pub(super) fn listen() -> Result<Self> {
         Ok(Self {})

@@ -83,6 +83,8 @@ impl Keeper {
         }
         if self.holding.next <= now {
             self.holding.busy = true;
+            // Whoever asks for an earlier one while this is under way, such as a new connection, is heard when it ends.
+            self.holding.next = now + lease.ttl / 3;
             let written = self.keys(|slot| slot.is_present() && slot.claimed);
             self.start_renew(lease.clone(), written);
         }
@@ -139,7 +141,7 @@ impl Keeper {
             Err(error) => {
                 // A third of the TTL was spent waiting for this renewal, so the next must come soon.
                 let wait = self.holding.backoff.next(error.is_retryable()).min(lease.ttl / 6);
-                self.holding.next = self.now + wait;
+                self.holding.next = self.holding.next.min(self.now + wait);
                 for slot in self.slots.values().filter(|slot| slot.is_present()) {
                     slot.set_reconnecting(&error);
                 }
