@@ -24,10 +24,14 @@ fn instance(id: &str) -> Instance {
 
 /// A server with accounts whose tokens live for three seconds: `app` may use the default prefix.
 async fn guarded() -> Option<Etcd> {
+    guarded_by(&["--auth-token-ttl", "3"]).await
+}
+
+async fn guarded_by(arguments: &[&str]) -> Option<Etcd> {
     if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
         return None;
     }
-    let options = EtcdOptions::default().with_args(["--auth-token-ttl", "3"]);
+    let options = EtcdOptions::default().with_args(arguments);
     let server = Etcd::start_with(options).await.expect("a started etcd");
     for command in [
         "user add root:root-secret",
@@ -79,6 +83,42 @@ async fn f14_an_expired_token_is_renewed() {
         as_root(&server, &format!("user add other-{round}:x")).await;
         second.deregister().await.unwrap();
     }
+}
+
+/// A token that expires however much it is used (JWT): a watch that opens after that, beside one that was open before, is alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f14_a_watch_opened_after_the_token_expired_is_alive() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
+    let token = format!("jwt,sign-method=HS256,priv-key={},ttl=4s", key.display());
+    let Some(server) = guarded_by(&["--auth-token", &token]).await else { return };
+    let url: RegistryUrl = format!("etcd://app:app-secret@{}", server.address()).parse().unwrap();
+    // Reconciliation would mend it, late.
+    let mut policy = policy();
+    policy.reconcile = Duration::from_secs(3_600);
+    let backend = discovery_etcd::open(&url, policy).unwrap();
+    let first = backend.watch("pay");
+    first.ready(SETTLE).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let second = backend.watch("late");
+    second.ready(SETTLE).await.unwrap();
+    let late = Instance::builder("late").id("a").endpoint("grpc://127.0.0.1:9000").build().unwrap();
+    let registration = backend.register(late, RegisterOptions::default()).await.unwrap();
+    let shows = async |count: usize| {
+        eventually(SETTLE, "the late service", async || match second.latest() {
+            Some(set) if set.len() == count => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+    };
+    shows(1).await;
+    registration.deregister().await.unwrap();
+    shows(0).await;
+    let pay = backend.register(instance("a"), RegisterOptions::default()).await.unwrap();
+    eventually(SETTLE, "the first service", async || if first.latest().unwrap().len() == 1 { Ok(()) } else { Err(()) })
+        .await;
+    assert!(pay.state().is_registered());
 }
 
 /// A wrong password is a typed error at once, is not tried in a loop, and is never printed.

@@ -53,6 +53,40 @@ async fn l04_f17_sets_far_above_the_decoding_limit() {
     .await;
 }
 
+/// While the set is read in pages, one instance of an early page and then one of a late page are changed, over and over: a set that
+/// mixed two revisions would show the late change without the early one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l04_w02_pages_are_of_one_revision() {
+    let Some(fixture) = EtcdFixture::start().await else { return };
+    let space = KeySpace::new("").unwrap();
+    let record = |id: &str, weight: u32| {
+        let instance = large(id, 500).to_builder().weight(weight).build().unwrap();
+        (space.key(&instance.key()), encode(&instance))
+    };
+    fixture.put_raw((0..2_000).map(|n| record(&format!("{n:05}"), 1)).collect()).await;
+    let url: RegistryUrl = format!("etcd://{}", fixture.server.address()).parse().unwrap();
+    let backend = discovery_etcd::connect(&url).unwrap();
+    let mut kv = fixture.client().await.kv_client();
+    let records: Vec<_> =
+        (2..).flat_map(|weight| ["00000", "01999"].map(|id| record(id, weight))).take(20_000).collect();
+    let writer = tokio::spawn(async move {
+        for (key, value) in records {
+            kv.put(key, value, None).await.unwrap();
+        }
+    });
+    let weight = |set: &discovery_core::Snapshot, id: &str| set.get(id).unwrap().weight();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..40 {
+        // Nobody else watches, so each first set is read anew.
+        let set = backend.snapshot("pay", Duration::from_secs(5)).await.unwrap();
+        let (early, late) = (weight(&set, "00000"), weight(&set, "01999"));
+        assert!(early == late || early == late + 1, "early {early}, late {late}");
+        seen.insert(early);
+    }
+    assert!(seen.len() > 10, "the writer was too slow: {seen:?}");
+    writer.abort();
+}
+
 /// A record of two megabytes is refused at once, and others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f17_a_record_above_the_limit_is_refused_at_once() {
