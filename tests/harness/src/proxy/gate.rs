@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::{Shutdown, shutdown};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -71,6 +72,9 @@ impl Gate {
     pub(super) async fn close(mut self) {
         // The acceptor shares the listener, so it must be gone before dropping our half closes it.
         self.acceptor.shutdown().await;
+        // Another thread may be starting a program, whose process holds a copy of every socket between its fork and its exec. Closing
+        // our copies would leave the port open for that moment; this ends the listening itself.
+        let _ended = shutdown(&self.entrance.kernel, Shutdown::Both);
     }
 }
 
