@@ -231,7 +231,7 @@ async fn w04_a_minute_without_etcd_fails_no_call() {
     eventually(SETTLE, "the set to be live", async || watch.freshness().is_live()).await;
     known(&watch, SETTLE, 2).await;
     let (succeeded, failures) = load.end().await;
-    assert!(failures.is_empty() && succeeded > 5_000, "{succeeded} succeeded, failed: {failures:?}");
+    assert!(failures.is_empty() && succeeded > 1_000, "{succeeded} succeeded, failed: {failures:?}");
 }
 
 /// What is registered is an address that others can reach, however the server listens: never a wildcard, never port 0.
