@@ -83,7 +83,10 @@ async fn r04_a_cluster_that_loses_a_member_goes_on() {
             if freeze { "frozen" } else { "killed" },
             begun.elapsed()
         );
-        assert!(held.state().is_registered());
+        eventually(settle, "the registration to hold", async || {
+            if held.state().is_registered() { Ok(()) } else { Err(held.state()) }
+        })
+        .await;
         joined.deregister().await.unwrap();
         if freeze {
             lost.thaw().unwrap();
