@@ -44,17 +44,19 @@ async fn take_over(
     put: impl Fn() -> TxnOp,
 ) -> Result<bool, ClientError> {
     let path = space.key(key);
+    // This lease may have lost the record before; it is taking it back now.
+    let unmark = || TxnOp::delete(mark(space, key, id(lease)), None);
     for _ in 0..RACES {
         let first = Txn::new()
             .when([Compare::version(path.as_str(), CompareOp::Equal, 0)])
-            .and_then([put()])
+            .and_then([put(), unmark()])
             .or_else([TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()))]);
         let answers = client.kv_client().txn(first).await?.op_responses();
         let holder = match answers.into_iter().next() {
             Some(TxnOpResponse::Get(mut found)) => found.take_kvs().first().map_or(0, etcd_client::KeyValue::lease),
             _ => return Ok(true),
         };
-        let mut operations = vec![put()];
+        let mut operations = vec![put(), unmark()];
         if holder != 0 && holder != id(lease) {
             let mark = mark(space, key, holder);
             operations.push(TxnOp::put(mark, Vec::new(), Some(PutOptions::new().with_lease(holder))));

@@ -132,6 +132,8 @@ pub async fn r06_a_new_registration_takes_over<F: Fixture>(stage: Stage<F>) {
 /// R6, R2: after the newer owner has left, the record stays away: the former owner does not bring it back.
 pub async fn r06_a_former_owner_does_not_return_after_the_newer_one<F: Fixture>(stage: Stage<F>) {
     let ((old, _), (new, _)) = (stage.handle().await, stage.handle().await);
+    // It keeps the former owner's lease in use throughout.
+    let _other = register(&old, instance("pay", "other")).await;
     let former = register(&old, instance("pay", "a")).await;
     let newer = register(&new, instance("pay", "a")).await;
     assert_eq!(newer.deregister().await.map_err(|e| e.to_string()), Ok(()));
@@ -140,9 +142,14 @@ pub async fn r06_a_former_owner_does_not_return_after_the_newer_one<F: Fixture>(
     })
     .await;
     assert!(matches!(former.state(), RegistrationState::Superseded), "{:?}", former.state());
-    // It can be registered anew, by anybody.
+    // It can be registered anew, by anybody, the former owner's lease included, and is that one's own from then on.
     let again = register(&old, instance("pay", "a")).await;
-    assert!(again.state().is_registered());
+    assert_eq!(again.update(|i| i.weight(7)).await.map_err(|e| e.to_string()), Ok(()));
+    stage.fixture.delete_raw(&path("pay", "a")).await;
+    eventually(stage.settle(), "the repair", async || {
+        if stage.is_stored("pay", "a").await { Ok(()) } else { Err(again.state()) }
+    })
+    .await;
 }
 
 /// R6: the same id registered again on the same handle takes over as well.

@@ -112,6 +112,11 @@ impl State {
         self.superseded.insert((key.to_owned(), lease));
     }
 
+    /// Forgets that, because the lease has taken the record back by a registration of its own.
+    pub(super) fn reclaim(&mut self, key: &str, lease: u64) {
+        self.superseded.remove(&(key.to_owned(), lease));
+    }
+
     pub(super) fn is_superseded(&self, key: &str, lease: u64) -> bool {
         self.superseded.contains(&(key.to_owned(), lease))
     }

@@ -116,6 +116,9 @@ impl Store for Handle {
                 return Written::LeaseLost;
             }
             let holder = state.get(&path).and_then(|record| record.lease);
+            if previous.is_none() {
+                state.reclaim(&path, lease.id);
+            }
             match (previous, holder) {
                 (None, Some(former)) if former != lease.id => state.supersede(&path, former),
                 (Some(owner), _) => {
