@@ -52,4 +52,4 @@ pub use poll::{Sight, eventually};
 pub use port::{Port, free_port};
 pub use process::ServerProcess;
 pub use proxy::Proxy;
-pub use zookeeper::{ZooKeeper, ZooKeeperOptions};
+pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions};

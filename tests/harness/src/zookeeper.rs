@@ -1,5 +1,6 @@
 //! A single ZooKeeper server.
 
+mod ensemble;
 mod health;
 mod options;
 mod program;
@@ -12,8 +13,8 @@ use std::{
     time::Duration,
 };
 
-pub use self::options::ZooKeeperOptions;
 use self::program::Layout;
+pub use self::{ensemble::ZooKeeperEnsemble, options::ZooKeeperOptions};
 use crate::ServerProcess;
 
 /// A start takes about 0.5 s on an idle machine; a dozen at once on two processors take ten times as long.
@@ -32,6 +33,8 @@ pub struct ZooKeeper {
     process: Mutex<Arc<ServerProcess>>,
     layout: Layout,
     options: ZooKeeperOptions,
+    /// The number in an ensemble.
+    member: Option<usize>,
 }
 
 impl ZooKeeper {
@@ -69,11 +72,14 @@ impl ZooKeeper {
     ///
     /// A cancelled call ends the server.
     pub async fn start_with(options: ZooKeeperOptions) -> io::Result<Self> {
-        let layout = Layout::new()?;
-        let process = ServerProcess::spawn(&layout.server(&options, None)?, &layout.log())?;
-        let server = Self { process: Mutex::new(Arc::new(process)), layout, options };
+        let server = Self::launch(Layout::new()?, options, None)?;
         server.ready().await?;
         Ok(server)
+    }
+
+    fn launch(layout: Layout, options: ZooKeeperOptions, member: Option<usize>) -> io::Result<Self> {
+        let process = ServerProcess::spawn(&layout.server(&options, member)?, &layout.log())?;
+        Ok(Self { process: Mutex::new(Arc::new(process)), layout, options, member })
     }
 
     /// Returns the address for clients as `127.0.0.1:port`.
@@ -175,7 +181,8 @@ impl ZooKeeper {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "ZooKeeper is running: stop or kill it first"));
         }
         prepare()?;
-        *process = Arc::new(ServerProcess::spawn(&self.layout.server(&self.options, None)?, &self.layout.log())?);
+        *process =
+            Arc::new(ServerProcess::spawn(&self.layout.server(&self.options, self.member)?, &self.layout.log())?);
         Ok(())
     }
 

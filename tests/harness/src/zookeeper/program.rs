@@ -32,6 +32,8 @@ const VIRTUAL_MACHINE: [&str; 6] = [
 pub(super) struct Layout {
     folder: TempDir,
     pub(super) client: Port,
+    /// Where the members of an ensemble follow their leader, and where they elect it.
+    pub(super) peer: [Port; 2],
 }
 
 /// Tells whether Java and the server's jar are installed.
@@ -42,7 +44,11 @@ pub(super) fn available() -> io::Result<bool> {
 
 impl Layout {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { folder: TempDir::with_prefix("zookeeper-")?, client: free_port()? })
+        Ok(Self {
+            folder: TempDir::with_prefix("zookeeper-")?,
+            client: free_port()?,
+            peer: [free_port()?, free_port()?],
+        })
     }
 
     /// Deletes the data; the number of an ensemble's member stays.

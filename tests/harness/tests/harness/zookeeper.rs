@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use discovery_harness::{ZooKeeper, ZooKeeperOptions, eventually};
+use discovery_harness::{ZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -84,5 +84,21 @@ async fn a_failed_start_shows_the_log() -> io::Result<()> {
     let options = ZooKeeperOptions::default().with_lines(["tickTime=soon"]);
     let error = ZooKeeper::start_with(options).await.map(drop).map_err(|error| error.to_string());
     assert!(error.as_ref().is_err_and(|error| error.contains("soon")), "{error:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_ensemble_goes_on_with_two_members() -> io::Result<()> {
+    if !ZooKeeper::available()? {
+        return Ok(());
+    }
+    let ensemble = ZooKeeperEnsemble::start().await?;
+    let [lost, others @ ..] = ensemble.members() else { unreachable!("an ensemble has three members") };
+    lost.kill()?;
+    for member in others {
+        eventually(SOON * 5, "a session", async || member.end_session(0).await.is_ok_and(|alive| alive)).await;
+    }
+    lost.start_again().await?;
+    assert!(lost.end_session(0).await?);
     Ok(())
 }
