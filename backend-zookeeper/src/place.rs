@@ -68,24 +68,29 @@ impl<'a> Place<'a> {
         Ok(stat.is_some_and(|stat| is_record(&stat) && session_of(&stat).is_none()))
     }
 
-    /// All nodes of the id. It costs the names of the service's records, and the data of these.
-    pub(crate) async fn siblings(&self) -> Result<Vec<Sibling>, ClientError> {
+    /// All nodes of the id, and whether there are others that may not be read. It costs the names of the service's records, and the data of
+    /// these.
+    pub(crate) async fn siblings(&self) -> Result<(Vec<Sibling>, bool), ClientError> {
         let id = name_of(&self.path);
         let names = list(self.live, &self.base).await?.map_or_else(Vec::new, |(names, _)| names);
         let paths: Vec<_> =
             names.iter().filter(|name| id_of(name) == id).map(|name| format!("{}/{name}", self.base)).collect();
         let found = read(self.live, &paths).await?;
-        let siblings = paths.into_iter().zip(found).filter_map(|(path, found)| {
+        let (mut siblings, mut hidden) = (Vec::new(), false);
+        for (path, found) in paths.into_iter().zip(found) {
             let (stat, superseded) = match found {
                 Found::Record(_, stat) => (stat, false),
                 Found::Superseded(stat) => (stat, true),
-                // What is ours may be read, so what may not is a stranger's; it goes with its session.
-                Found::Parent | Found::Denied | Found::Gone => return None,
+                Found::Parent | Found::Gone => continue,
+                Found::Denied => {
+                    hidden = true;
+                    continue;
+                }
             };
             let (session, created, version) = (session_of(&stat), stat.czxid, stat.version);
-            Some(Sibling { path, session, created, version, superseded })
-        });
-        Ok(siblings.collect())
+            siblings.push(Sibling { path, session, created, version, superseded });
+        }
+        Ok((siblings, hidden))
     }
 
     /// Makes a node that is newer than all others.

@@ -83,7 +83,7 @@ async fn put(
     }
     let mut newest = None;
     if owners.former.is_some() || !own.is_empty() {
-        let before = place.siblings().await?;
+        let (before, _) = place.siblings().await?;
         if owners.former.is_some() && before.iter().any(|node| owners.is_lost(node)) {
             for path in &own {
                 place.delete(path).await?;
@@ -116,7 +116,10 @@ async fn put(
 ///
 /// Looking afterwards is what makes it safe: of two that do this at the same time, at least the later one sees both nodes.
 async fn clear(place: &Place<'_>, owners: &Owners, ours: &Node) -> Result<bool, ClientError> {
-    let mut others = place.siblings().await?;
+    let (mut others, hidden) = place.siblings().await?;
+    if hidden {
+        return Err(ClientError::NoAuth);
+    }
     others.retain(|node| node.path != ours.path);
     // Who comes back yields to anybody; who comes for the first time, to whoever came still later.
     let yields = |node: &&Sibling| owners.former.is_some() || node.created > ours.stat.czxid;
@@ -150,7 +153,7 @@ pub(crate) async fn remove(live: &Live, tree: &Tree, key: &Key, owner: &Owner) -
             // The session has ended, as far as this process knows; the server may still have its nodes.
             let former = owner.lease.id.cast_signed();
             let ours = |node: &Sibling| node.session.is_none_or(|session| session == former);
-            place.siblings().await?.into_iter().filter(ours).map(|node| node.path).collect()
+            place.siblings().await?.0.into_iter().filter(ours).map(|node| node.path).collect()
         };
         for path in nodes {
             place.delete(&path).await?;

@@ -1,8 +1,9 @@
 //! What a subscription to the list of services knows: which ids each service has, and none of their data.
 //!
-//! A node whose owner was superseded counts here until it is gone, as its name does not tell it from a record.
+//! A sequence behind a name proves a record, or what is left of one: a node whose owner was superseded counts here until it is gone. What
+//! has no sequence is looked at, as it may be a parent of another namespace; an empty one looks like an empty record, and counts as a parent.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use discovery_core::store::{RawChange, RawRecord};
 use zookeeper_client::Error as ClientError;
@@ -50,7 +51,7 @@ impl Roster {
             let id = id_of(&name).to_owned();
             self.revision += 1;
             let (revision, known) = (self.revision, self.ids.contains_key(&id));
-            let there = matches!(found, Found::Record(..) | Found::Superseded(_) | Found::Denied);
+            let there = is_there(&name, &found);
             if there {
                 self.ids.entry(id.clone()).or_insert((revision, BTreeSet::new())).1.insert(name);
             } else if let Some((_, nodes)) = self.ids.get_mut(&id) {
@@ -76,25 +77,28 @@ impl Roster {
     }
 }
 
-/// Lists the records of all services. A sequence behind a name proves a record; what has none is looked at, as it may be a parent.
+fn is_there(name: &str, found: &Found) -> bool {
+    match found {
+        Found::Gone => false,
+        Found::Record(value, _) => !value.is_empty(),
+        Found::Superseded(_) | Found::Denied | Found::Parent => id_of(name) != name,
+    }
+}
+
+/// Lists the records of all services.
 pub(crate) async fn load(live: &Live, base: &str) -> Result<Names, ClientError> {
     let services = list(live, base).await?.map_or_else(Vec::new, |(services, _)| services);
     let paths: Vec<_> = services.iter().map(|service| format!("{base}/{service}")).collect();
-    let mut unsure = HashMap::new();
-    let mut names = Names::new();
+    let (mut names, mut unsure) = (Names::new(), Vec::new());
     for (service, nodes) in services.iter().zip(list_many(live, &paths).await?) {
         for node in nodes {
             let name = format!("{service}/{node}");
-            if id_of(&node) == node {
-                _ = unsure.insert(format!("{base}/{name}"), name)
-            } else {
-                _ = names.insert(name)
-            };
+            if id_of(&node) == node { unsure.push(name) } else { _ = names.insert(name) }
         }
     }
-    let (paths, unsure): (Vec<_>, Vec<_>) = unsure.into_iter().unzip();
+    let paths: Vec<_> = unsure.iter().map(|name| format!("{base}/{name}")).collect();
     for (name, found) in unsure.into_iter().zip(read(live, &paths).await?) {
-        if matches!(found, Found::Record(..) | Found::Denied) {
+        if is_there(&name, &found) {
             names.insert(name);
         }
     }
@@ -111,7 +115,7 @@ mod tests {
         let mut roster = Roster::new("/d".to_owned(), names.clone().into());
         assert_eq!((roster.compare(&names.clone().into()), roster.records().len()), ((1, vec![]), 1));
         assert!(roster.apply(vec![(names[0].clone(), Found::Gone)]).is_empty());
-        let changes = roster.apply(vec![(names[1].clone(), Found::Gone), ("b/c".to_owned(), Found::Denied)]);
+        let changes = roster.apply(vec![(names[1].clone(), Found::Gone), ("b/c-0000000000".to_owned(), Found::Denied)]);
         assert!(matches!(&changes[..], [RawChange::Delete(key, 3), RawChange::Put(put)]
             if key == "/d/pay/a" && put.key == "/d/b/c" && put.revision == 4));
         assert_eq!(roster.compare(&names.into()), (1, vec![("/d/pay/a".to_owned(), 5)]));

@@ -11,11 +11,6 @@ use discovery_core::store::Scope;
 use discovery_core::{Error, ErrorKind, Key, KeySpace, Result};
 use zookeeper_client::{Acls, Client, CreateMode, Error as ClientError, Stat};
 
-/// The owner that ZooKeeper gives to containers.
-const CONTAINER: i64 = i64::MIN;
-/// The highest byte of the owner that it gives to nodes with a TTL of their own.
-const TTL_NODE: i64 = 0xff;
-
 /// The data of a node whose owner was superseded.
 pub(crate) const SUPERSEDED: &[u8] = b"superseded";
 
@@ -105,13 +100,12 @@ pub(crate) fn name_of(path: &str) -> &str {
 
 /// Whether a node is a record, and not the parent of others: those of a namespace inside this one lie between its services.
 pub(crate) fn is_record(stat: &Stat) -> bool {
-    stat.num_children == 0 && stat.ephemeral_owner != CONTAINER
+    stat.num_children == 0
 }
 
 /// The session that a node hangs on; `None` for one that is nobody's.
 pub(crate) fn session_of(stat: &Stat) -> Option<i64> {
-    let owner = stat.ephemeral_owner;
-    (owner != 0 && owner != CONTAINER && (owner >> 56) & 0xff != TTL_NODE).then_some(owner)
+    (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use discovery_core::conformance::{Fixture, Link};
 use discovery_core::{Backend, Policy, RegistryUrl, Result};
 use discovery_harness::{Proxy, ZooKeeper};
-use zookeeper_client::{Acl, AuthId, Permission};
+use zookeeper_client::{Acl, AuthId, Error, Permission};
 
 use crate::raw::{Nodes, Raw, SUPERSEDED};
 
@@ -38,10 +38,10 @@ pub(crate) async fn open_through(
     Ok((discovery_zookeeper::open(&url, policy)?, Arc::new(Wire(proxy))))
 }
 
-/// The sessions that records hang on; a container's mark is not one.
+/// The sessions that records hang on.
 pub(crate) fn sessions(nodes: &Nodes) -> BTreeSet<i64> {
     let owners = nodes.values().filter(|(data, _)| data != SUPERSEDED).map(|(_, stat)| stat.ephemeral_owner);
-    owners.filter(|owner| *owner != 0 && *owner != i64::MIN).collect()
+    owners.filter(|owner| *owner != 0).collect()
 }
 
 #[async_trait]
@@ -81,7 +81,11 @@ impl Fixture for ZooKeeperFixture {
     async fn get_raw(&self, key: &str) -> Option<Vec<u8>> {
         let raw = self.raw().await;
         let path = raw.of(key).await.pop()?;
-        raw.0.get_data(&path).await.ok().map(|(data, _)| data)
+        match raw.0.get_data(&path).await {
+            Ok((data, _)) => Some(data),
+            Err(Error::NoNode) => None,
+            Err(error) => panic!("a raw read of {path}: {error}"),
+        }
     }
 
     /// ZooKeeper's transaction number also rises with sessions that come and go, so the writes of nodes are counted: those of each node's

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the figures are worth reading")]
 
+mod auth;
 mod fixture;
+mod hosts;
 mod raw;
+mod stage;
+mod tree;
 
 discovery_core::conformance!(fixture::ZooKeeperFixture, #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);

@@ -1,6 +1,7 @@
 //! The tree past the code under test, as an operator's command line shows and changes it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use discovery_harness::ZooKeeper;
 use futures_util::future::join_all;
@@ -20,7 +21,10 @@ pub(crate) type Nodes = BTreeMap<String, (Vec<u8>, Stat)>;
 
 impl Raw {
     pub(crate) async fn connect(server: &ZooKeeper) -> Self {
-        Self(Client::connector().connect(&server.address()).await.expect("a raw client"))
+        // As patient as the server's longest session allows: what an operator does must not fail on a busy machine.
+        let patient = Client::connector().with_session_timeout(Duration::from_secs(10));
+        let patient = patient.with_connection_timeout(Duration::from_secs(6));
+        Self(patient.connect(&server.address()).await.expect("a raw client"))
     }
 
     /// Everything there is.
@@ -54,18 +58,25 @@ impl Raw {
     /// The nodes of one record: `{id}` and `{id}-{ten digits}`, the one that was created last at the end.
     pub(crate) async fn of(&self, key: &str) -> Vec<String> {
         let (base, id) = key.rsplit_once('/').unwrap();
-        let Ok(names) = self.0.list_children(base).await else { return Vec::new() };
+        let names = match self.0.list_children(base).await {
+            Ok(names) => names,
+            Err(Error::NoNode) => return Vec::new(),
+            Err(error) => panic!("a raw list of {base}: {error}"),
+        };
         let mut found = Vec::new();
         for name in names {
             let rest = name.strip_prefix(id).unwrap_or("?");
             let sequence = rest.strip_prefix('-').is_some_and(|n| n.len() == 10 && n.parse::<u64>().is_ok());
             let path = format!("{base}/{name}");
-            // A node that only tells its owner of a takeover is no record.
-            if (rest.is_empty() || sequence)
-                && let Ok((data, stat)) = self.0.get_data(&path).await
-                && data != SUPERSEDED
-            {
-                found.push((stat.czxid, path));
+            if !rest.is_empty() && !sequence {
+                continue;
+            }
+            match self.0.get_data(&path).await {
+                // A node that only tells its owner of a takeover is no record.
+                Ok((data, _)) if data == SUPERSEDED => {}
+                Ok((_, stat)) => found.push((stat.czxid, path)),
+                Err(Error::NoNode) => {}
+                Err(error) => panic!("a raw read of {path}: {error}"),
             }
         }
         found.sort();
