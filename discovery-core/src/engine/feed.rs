@@ -37,6 +37,15 @@ struct State<M> {
     turn: Option<OwnedSemaphorePermit>,
     /// The revision of the last full set, from which on reconciliation compares.
     read_at: u64,
+    /// The fewest and the most records since reconciliation asked last.
+    counts: (usize, usize),
+}
+
+impl<M: Model> State<M> {
+    fn counted(&mut self) {
+        let count = self.model.count();
+        self.counts = (self.counts.0.min(count), self.counts.1.max(count));
+    }
 }
 
 impl<M: Model> Feed<M> {
@@ -44,7 +53,7 @@ impl<M: Model> Feed<M> {
         let freshness = Freshness::Loading(Since::now(), link.trouble());
         let (views, receiver) = watch::channel(model.view(&freshness));
         link.feeds.fetch_add(1, Ordering::Relaxed);
-        let state = Mutex::new(State { model, freshness, gap: true, turn: None, read_at: 0 });
+        let state = Mutex::new(State { model, freshness, gap: true, turn: None, read_at: 0, counts: (0, 0) });
         (Self { link, scope, state, views }, receiver)
     }
 
@@ -137,10 +146,12 @@ impl<M: Model> Feed<M> {
         loop {
             sleep(if miscounts == 0 { self.link.reconcile_pause() } else { SETTLE }).await;
             let from = {
-                let state = self.lock();
+                let mut state = self.lock();
                 if !state.freshness.is_live() {
                     continue;
                 }
+                let count = state.model.count();
+                state.counts = (count, count);
                 since.unwrap_or(state.read_at)
             };
             let request = self.link.store.digest(&self.scope, from);
@@ -155,9 +166,11 @@ impl<M: Model> Feed<M> {
             // What is under way has until then to arrive.
             sleep(SETTLE).await;
             let state = self.lock();
-            miscounts = if digest.count == state.model.count() { 0 } else { miscounts + 1 };
-            // A change that is known to the store and not to us was lost. A count that differs may be one of changes meanwhile, but
-            // not again and again.
+            // While records come and go, the store's count is one that this side had at some moment since it asked.
+            let (fewest, most) = state.counts;
+            miscounts = if (fewest..=most).contains(&digest.count) { 0 } else { miscounts + 1 };
+            // A change that is known to the store and not to us was lost. A count that differs may be one of changes that arrived
+            // together, but not again and again.
             if digest.revision < from || state.model.lacks(&digest.changed) || miscounts >= MISCOUNTS {
                 return Error::new(
                     ErrorKind::Gap,
@@ -218,6 +231,7 @@ impl<M: Model> Sink for Feed<M> {
         let gap = std::mem::replace(&mut state.gap, false);
         state.turn = None;
         let changed = state.model.full(revision, records, gap);
+        state.counted();
         if changed || !state.freshness.is_live() {
             state.freshness = Freshness::Live;
             self.publish(&state);
@@ -226,7 +240,9 @@ impl<M: Model> Sink for Feed<M> {
 
     fn changes(&self, revision: u64, changes: Vec<RawChange>) {
         let mut state = self.lock();
-        if state.model.changes(revision, changes) {
+        let changed = state.model.changes(revision, changes);
+        state.counted();
+        if changed {
             self.publish(&state);
         }
     }
