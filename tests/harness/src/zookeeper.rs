@@ -187,7 +187,7 @@ impl ZooKeeper {
     }
 
     async fn ready(&self) -> io::Result<()> {
-        let server = self.socket_address();
+        let server = self.layout.plain(&self.options);
         self.process().ready(START_LIMIT, || health::serves(server)).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     env, fs, io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -14,8 +15,10 @@ use crate::{Port, availability, find, free_port};
 /// Where the jars are, where it is not Debian's place; in the form of Java's `-cp`.
 const CLASSPATH: &str = "DISCOVERY_ZOOKEEPER_CLASSPATH";
 
-/// Debian's package `zookeeper`; its manifest names the jars that it needs. The second one writes the log to stderr.
-const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+/// Debian's package `zookeeper`, whose manifest names most of the jars that it needs; those of TLS are missing there. The second one
+/// writes the log to stderr.
+const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:\
+    /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 
 /// Starting fast matters more than running fast: a start costs a third of a second of processor time with these.
 const VIRTUAL_MACHINE: [&str; 6] = [
@@ -82,19 +85,29 @@ impl Layout {
         Ok(command)
     }
 
+    /// Where the server answers without TLS.
+    pub(super) fn plain(&self, options: &ZooKeeperOptions) -> SocketAddr {
+        if options.tls { self.peer[0].address() } else { self.client.address() }
+    }
+
     fn configuration(&self, options: &ZooKeeperOptions) -> String {
         let mut lines = vec![
             "tickTime=500".to_owned(),
             "initLimit=20".to_owned(),
             "syncLimit=10".to_owned(),
             format!("dataDir={}", self.data().display()),
-            format!("clientPort={}", self.client.number()),
-            "clientPortAddress=127.0.0.1".to_owned(),
             "maxClientCnxns=0".to_owned(),
             // It would listen on a port that all servers share.
             "admin.enableServer=false".to_owned(),
             "4lw.commands.whitelist=ruok,srvr,mntr,dump,cons".to_owned(),
         ];
+        // What is asked without TLS is on a port of its own then.
+        let plain = if options.tls { &self.peer[0] } else { &self.client };
+        lines.extend([format!("clientPort={}", plain.number()), "clientPortAddress=127.0.0.1".to_owned()]);
+        if options.tls {
+            let secure = self.client.number();
+            lines.extend([format!("secureClientPort={secure}"), "secureClientPortAddress=127.0.0.1".to_owned()]);
+        }
         lines.extend(options.lines.iter().cloned());
         lines.join("\n") + "\n"
     }
