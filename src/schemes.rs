@@ -10,8 +10,14 @@ use discovery_core::{Backend, Error, ErrorKind, RegistryUrl, Result, fixed, memo
 pub type Connector = Arc<dyn Fn(&RegistryUrl) -> Result<Arc<dyn Backend>> + Send + Sync>;
 
 /// The schemes that this crate knows, and the feature that compiles each in.
-const FEATURES: &[(&str, &str)] =
-    &[("etcd", "etcd"), ("etcds", "tls"), ("zookeeper", "zookeeper"), ("zk", "zookeeper")];
+const FEATURES: &[(&str, &str)] = &[
+    ("etcd", "etcd"),
+    ("etcds", "tls"),
+    ("zookeeper", "zookeeper"),
+    ("zk", "zookeeper"),
+    ("zookeepers", "tls"),
+    ("zks", "tls"),
+];
 
 /// Opens the registry at a URL such as `etcd://user:password@h1:2379,h2:2379/prefix?ttl=10s`, `memory:` or `static:///a:1,b:2`.
 ///
@@ -41,6 +47,9 @@ impl Default for Schemes {
         let schemes = schemes.with("etcds", discovery_etcd::connect);
         #[cfg(feature = "zookeeper")]
         let schemes = schemes.with("zookeeper", discovery_zookeeper::connect).with("zk", discovery_zookeeper::connect);
+        #[cfg(all(feature = "zookeeper", feature = "tls"))]
+        let schemes =
+            schemes.with("zookeepers", discovery_zookeeper::connect).with("zks", discovery_zookeeper::connect);
         schemes
     }
 }

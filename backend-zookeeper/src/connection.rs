@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use discovery_core::store::Scope;
-use discovery_core::{Error, ErrorKind, Key, Policy, RegistryUrl, Result};
-use zookeeper_client::{Client, Error as ClientError, SessionState};
+use discovery_core::{Error, ErrorKind, Key, Policy, RegistryUrl, Result, TlsFiles};
+use zookeeper_client::{Client, Connector, Error as ClientError, SessionState};
 
 use crate::DEFAULT_PORT;
 use crate::error::{classify, classify_opening, of_state};
@@ -21,9 +21,13 @@ pub(crate) struct Connection {
     hosts: Vec<String>,
     /// User and password as ZooKeeper wants them.
     credentials: Option<Vec<u8>>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::tls::Tls>,
     ttl: Duration,
-    /// How long a request, a new connection, or a silence may last.
+    /// How long a request may last.
     patience: Duration,
+    /// How long a connection may be silent, and a new one take.
+    silence: Duration,
     pub(crate) tree: Tree,
     /// Written by the one task that connects.
     current: RwLock<Option<Arc<Live>>>,
@@ -55,8 +59,15 @@ pub(crate) struct Written {
 }
 
 impl Connection {
-    pub(crate) fn new(url: &RegistryUrl, policy: &Policy, tree: Tree) -> Result<Self> {
+    pub(crate) fn new(url: &RegistryUrl, policy: &Policy, tree: Tree, tls: Option<TlsFiles>) -> Result<Self> {
         let hosts = url.hosts(DEFAULT_PORT)?;
+        #[cfg(feature = "tls")]
+        let tls = tls.map(|files| crate::tls::Tls::new(files, &hosts)).transpose()?;
+        #[cfg(not(feature = "tls"))]
+        if tls.is_some() {
+            let advice = "TLS is not compiled in; build discovery-zookeeper with the feature \"tls\"";
+            return Err(Error::new(ErrorKind::Unsupported, "open", url.to_string(), advice));
+        }
         let credentials = match (url.user(), url.password()) {
             (Some(user), Some(password)) => Some(format!("{user}:{password}").into_bytes()),
             (Some(_), None) => {
@@ -70,7 +81,20 @@ impl Connection {
             (None, _) => None,
         };
         let (ttl, patience, current) = (policy.ttl, policy.timeout, RwLock::new(None));
-        Ok(Self { hosts, credentials, ttl, patience, tree, current, address: url.to_string() })
+        // The client lowers it to two fifths of the session timeout where that leaves no time for another host.
+        let silence = policy.probe + policy.timeout;
+        Ok(Self {
+            hosts,
+            credentials,
+            #[cfg(feature = "tls")]
+            tls,
+            ttl,
+            patience,
+            silence,
+            tree,
+            current,
+            address: url.to_string(),
+        })
     }
 
     /// The address without credentials.
@@ -101,6 +125,11 @@ impl Connection {
 
     /// Waits until the client has brought its session back, or opens a new one if it has ended.
     pub(crate) async fn connect(&self) -> Result<()> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            // The session reconnects with what is in the files now.
+            tls.options()?;
+        }
         if let Ok(live) = self.session()
             && live.is_back().await
         {
@@ -117,14 +146,13 @@ impl Connection {
     async fn open(&self) -> Result<Live> {
         let mut connector = Client::connector()
             .with_session_timeout(self.ttl)
-            .with_connection_timeout(self.patience)
+            .with_connection_timeout(self.silence)
             // Each host once; when to try again is not decided here.
             .with_fail_eagerly();
         if let Some(credentials) = &self.credentials {
             connector = connector.with_auth("digest", credentials);
         }
-        let client =
-            connector.connect(&self.hosts.join(",")).await.map_err(|error| classify_opening(error, &self.address))?;
+        let client = self.dial(connector).await?;
         self.settle(&client).await.map_err(|error| classify(error, "reach", &self.address))?;
         let (asked, granted) = (self.ttl, client.session_timeout());
         if asked != granted {
@@ -138,6 +166,20 @@ impl Connection {
             patience: self.patience,
             source: source_towards(&self.hosts).await,
         })
+    }
+
+    async fn dial(&self, connector: Connector) -> Result<Client> {
+        let cluster = self.hosts.join(",");
+        let failed = |error| classify_opening(error, &self.address);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let error = match connector.with_tls(tls.options()?).secure_connect(&cluster).await {
+                Ok(client) => return Ok(client),
+                Err(error) => failed(error),
+            };
+            return Err(tls.refusal(&self.hosts, self.patience).await.unwrap_or(error));
+        }
+        connector.connect(&cluster).await.map_err(failed)
     }
 
     /// Asks for an answer that needs the leader, and that brings a server which lags behind up to date.

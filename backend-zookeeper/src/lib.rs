@@ -20,13 +20,15 @@ mod place;
 mod record;
 mod roster;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod tree;
 mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::{Backend, Engine, Policy, RegistryUrl, Result, store::Capabilities};
+use discovery_core::{Backend, Engine, Policy, RegistryUrl, Result, TlsFiles, UrlOptions, store::Capabilities};
 
 use connection::Connection;
 use store::ZooKeeperStore;
@@ -42,12 +44,12 @@ pub const MAX_RECORD: usize = 1_000_000;
 /// Opens a handle on a ZooKeeper ensemble. Connecting happens in the background; an ensemble that is away is no error.
 ///
 /// # Errors
-/// `InvalidInput` for a URL without hosts, a malformed option, a prefix that ZooKeeper cannot hold, or a TTL out of bounds.
+/// `InvalidInput` for a URL without hosts, a malformed option, a prefix that ZooKeeper cannot hold, or a TTL out of bounds;
+/// `Unsupported` for `zookeepers://` without the feature `tls`.
 pub fn connect(url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
     let mut options = url.options();
     let policy = Policy::from_url(&mut options)?;
-    options.finish()?;
-    open(url, policy)
+    start(url, options, policy)
 }
 
 /// Opens a handle as [`connect`] does, under a policy of the caller's instead of the URL's.
@@ -55,8 +57,22 @@ pub fn connect(url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
 /// # Errors
 /// As [`connect`].
 pub fn open(url: &RegistryUrl, policy: Policy) -> Result<Arc<dyn Backend>> {
+    start(url, url.options(), policy)
+}
+
+fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+    let tls = match url.scheme() {
+        "zookeepers" | "zks" => {
+            if options.text("server_name").is_some() {
+                return Err(options.invalid("server_name", "is not supported by the ZooKeeper client"));
+            }
+            Some(TlsFiles::from_url(&mut options)?)
+        }
+        _ => None,
+    };
+    options.finish()?;
     let tree = Tree::new(url.path(), url.user().is_some())?;
-    let connection = Connection::new(url, &policy, tree)?;
+    let connection = Connection::new(url, &policy, tree, tls)?;
     let capabilities = Capabilities {
         backend: "zookeeper",
         registers: true,

@@ -8,6 +8,8 @@ mod fixture;
 mod hosts;
 mod raw;
 mod stage;
+#[cfg(feature = "tls")]
+mod tls;
 mod tree;
 
 discovery_core::conformance!(fixture::ZooKeeperFixture, #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);
