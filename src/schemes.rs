@@ -10,7 +10,14 @@ use discovery_core::{Backend, Error, ErrorKind, RegistryUrl, Result, fixed, memo
 pub type Connector = Arc<dyn Fn(&RegistryUrl) -> Result<Arc<dyn Backend>> + Send + Sync>;
 
 /// The schemes that this crate knows, and the feature that compiles each in.
-const FEATURES: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "tls")];
+const FEATURES: &[(&str, &str)] = &[
+    ("etcd", "etcd"),
+    ("etcds", "tls"),
+    ("zookeeper", "zookeeper"),
+    ("zk", "zookeeper"),
+    ("zookeepers", "tls"),
+    ("zks", "tls"),
+];
 
 /// Opens the registry at a URL such as `etcd://user:password@h1:2379,h2:2379/prefix?ttl=10s`, `memory:` or `static:///a:1,b:2`.
 ///
@@ -38,6 +45,11 @@ impl Default for Schemes {
         let schemes = schemes.with("etcd", discovery_etcd::connect);
         #[cfg(all(feature = "etcd", feature = "tls"))]
         let schemes = schemes.with("etcds", discovery_etcd::connect);
+        #[cfg(feature = "zookeeper")]
+        let schemes = schemes.with("zookeeper", discovery_zookeeper::connect).with("zk", discovery_zookeeper::connect);
+        #[cfg(all(feature = "zookeeper", feature = "tls"))]
+        let schemes =
+            schemes.with("zookeepers", discovery_zookeeper::connect).with("zks", discovery_zookeeper::connect);
         schemes
     }
 }
@@ -98,6 +110,8 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let text = format!("{error} {error:?}");
         assert!(text.contains("memory, static") && !text.contains("hunter2"), "{text}");
+        #[cfg(not(feature = "zookeeper"))]
+        assert!(connect("zk://h:1").unwrap_err().to_string().contains("the feature \"zookeeper\""));
         #[cfg(not(feature = "etcd"))]
         assert!(connect("etcd://h:1").unwrap_err().to_string().contains("the feature \"etcd\""));
     }
@@ -127,6 +141,17 @@ mod tests {
             ("etcd://h:1?ttl=1s", "TTL of 1s"),
             ("etcd://0.0.0.0:1", "wildcard"),
             ("etcd://user@h:1", "without a password"),
+        ] {
+            let error = connect(url).unwrap_err();
+            assert!(error.to_string().contains(said), "{url}: {error}");
+        }
+        #[cfg(feature = "zookeeper")]
+        for (url, said) in [
+            ("zk://", "names no host"),
+            ("zk://h:1?ttl=500ms", "TTL of 500ms"),
+            ("zookeeper://0.0.0.0:1", "wildcard"),
+            ("zookeeper://user@h:1", "without a password"),
+            ("zookeeper://h:1/%F0%9F%90%82", "cannot hold"),
         ] {
             let error = connect(url).unwrap_err();
             assert!(error.to_string().contains(said), "{url}: {error}");

@@ -104,7 +104,9 @@ fn every_contract_is_documented_and_tested() {
 #[test]
 fn core_stays_core() {
     let manifest = text("discovery-core/Cargo.toml");
-    for foreign in ["tonic", "hyper", "etcd-client", "redis", "zookeeper", "discovery-etcd", "\"net\""] {
+    for foreign in
+        ["tonic", "hyper", "etcd-client", "redis", "zookeeper", "discovery-etcd", "discovery-zookeeper", "\"net\""]
+    {
         assert!(!manifest.contains(foreign), "core depends on {foreign}");
     }
 }
@@ -112,7 +114,7 @@ fn core_stays_core() {
 /// Backends have the same files where they have the same subject, and never know each other.
 #[test]
 fn backends_are_guessable() {
-    for folder in ["backend-etcd"] {
+    for folder in ["backend-etcd", "backend-zookeeper"] {
         for file in ["lib.rs", "connection.rs", "error.rs", "lease.rs", "load.rs", "record.rs", "store.rs", "watch.rs"]
         {
             assert!(

@@ -133,7 +133,8 @@ pub struct Digest {
     /// How many records there are.
     pub count: usize,
     /// The keys of records that changed after the revision that was asked for, each with the revision of its change. More than those
-    /// may be listed; none of them may be missing.
+    /// may be listed; none of them may be missing. A store that cannot tell which changed lists its records a part each time, and says
+    /// after how many times all have been listed.
     pub changed: Vec<(String, u64)>,
 }
 

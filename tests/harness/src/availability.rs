@@ -30,14 +30,19 @@ macro_rules! skip_unless_available {
 /// `NotFound` where it is not installed but `CI` is `true` or `DISCOVERY_REQUIRE_SERVERS` is `1`: a build that is meant to run
 /// every test must not be green because it skipped some.
 pub fn available(program: &str) -> io::Result<bool> {
-    if find(program).is_ok() {
+    judge(program, find(program).is_ok())
+}
+
+/// Tells whether `what` is installed, says so where it is not, and fails where nothing may be skipped.
+pub(crate) fn judge(what: &str, installed: bool) -> io::Result<bool> {
+    if installed {
         return Ok(true);
     }
     if is_set_to("CI", "true") || is_set_to(REQUIRE, "1") {
-        let why = format!("{program} is not installed, and this build must not skip tests (CI=true or {REQUIRE}=1)");
+        let why = format!("{what} is not installed, and this build must not skip tests (CI=true or {REQUIRE}=1)");
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
-    eprintln!("SKIPPED, NOT TESTED: {program} is not installed (set {REQUIRE}=1 to make this a failure)");
+    eprintln!("SKIPPED, NOT TESTED: {what} is not installed (set {REQUIRE}=1 to make this a failure)");
     Ok(false)
 }
 

@@ -1,6 +1,6 @@
 //! Starts, stops, freezes and cuts real servers for tests.
 //!
-//! [`Etcd`] runs a server of one test with its own ports, data and log, and ends it with the test.
+//! [`Etcd`] and [`ZooKeeper`] run a server of one test with its own ports, data and log, and end it with the test.
 //! [`Proxy`] stands between a client and a server and misbehaves as a network does.
 //! [`ServerProcess`] starts, freezes and ends any server program, and does not let it outlive the test process.
 //! [`Port`] reserves a loopback port against all other tests on the machine.
@@ -42,6 +42,7 @@ mod process;
 mod proxy;
 mod spawner;
 mod tool;
+mod zookeeper;
 
 pub use availability::{available, find};
 #[cfg(feature = "certificates")]
@@ -51,3 +52,4 @@ pub use poll::{Sight, eventually};
 pub use port::{Port, free_port};
 pub use process::ServerProcess;
 pub use proxy::Proxy;
+pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions};

@@ -1,0 +1,237 @@
+//! The connection: one session, which the client keeps through reconnects, and a new one when it has ended.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use discovery_core::store::Scope;
+use discovery_core::{Error, ErrorKind, Key, Policy, RegistryUrl, Result, TlsFiles};
+use zookeeper_client::{Client, Connector, Error as ClientError, SessionState};
+
+use crate::DEFAULT_PORT;
+use crate::error::{classify, classify_opening, of_state};
+use crate::events::Events;
+use crate::tree::Tree;
+use crate::watch::Known;
+
+/// The hosts, and the session that works.
+pub(crate) struct Connection {
+    hosts: Vec<String>,
+    /// User and password as ZooKeeper wants them.
+    credentials: Option<Vec<u8>>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::tls::Tls>,
+    ttl: Duration,
+    /// How long a request may last.
+    patience: Duration,
+    /// How long a connection may be silent, and a new one take.
+    silence: Duration,
+    pub(crate) tree: Tree,
+    /// Written by the one task that connects.
+    current: RwLock<Option<Arc<Live>>>,
+    address: String,
+}
+
+/// A session, and what hangs on it.
+pub(crate) struct Live {
+    pub(crate) client: Client,
+    pub(crate) events: Events,
+    /// What was written where, so that an audit sees what others changed.
+    pub(crate) written: Mutex<HashMap<Key, Written>>,
+    /// What the open subscriptions know, for reconciliation.
+    pub(crate) followed: Mutex<HashMap<Scope, Weak<Known>>>,
+    /// How long a read of a subscription may take, which no engine bounds.
+    pub(crate) patience: Duration,
+    /// The local address that the ensemble is reached from.
+    source: Option<IpAddr>,
+}
+
+/// A node of this session, as it was written last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) path: String,
+    /// The transaction that wrote it; any other means that somebody else wrote later.
+    pub(crate) mzxid: i64,
+    /// How often its data were written, which guards the next write of it.
+    pub(crate) version: i32,
+}
+
+impl Connection {
+    pub(crate) fn new(url: &RegistryUrl, policy: &Policy, tree: Tree, tls: Option<TlsFiles>) -> Result<Self> {
+        let hosts = url.hosts(DEFAULT_PORT)?;
+        #[cfg(feature = "tls")]
+        let tls = tls.map(|files| crate::tls::Tls::new(files, &hosts)).transpose()?;
+        #[cfg(not(feature = "tls"))]
+        if tls.is_some() {
+            let advice = "TLS is not compiled in; build discovery-zookeeper with the feature \"tls\"";
+            return Err(Error::new(ErrorKind::Unsupported, "open", url.to_string(), advice));
+        }
+        let credentials = match (url.user(), url.password()) {
+            (Some(user), Some(password)) => Some(format!("{user}:{password}").into_bytes()),
+            (Some(_), None) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "use",
+                    format!("registry URL {:?}", url.to_string()),
+                    "it names a user without a password; write user:password@host",
+                ));
+            }
+            (None, _) => None,
+        };
+        let (ttl, patience, current) = (policy.ttl, policy.timeout, RwLock::new(None));
+        // The client lowers it to two fifths of the session timeout where that leaves no time for another host.
+        let silence = policy.probe + policy.timeout;
+        Ok(Self {
+            hosts,
+            credentials,
+            #[cfg(feature = "tls")]
+            tls,
+            ttl,
+            patience,
+            silence,
+            tree,
+            current,
+            address: url.to_string(),
+        })
+    }
+
+    /// The address without credentials.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The session that was opened last, in whatever state it is.
+    pub(crate) fn session(&self) -> Result<Arc<Live>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        current.ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable, "reach", &*self.address, "no session is open at the moment")
+        })
+    }
+
+    /// The session, if it is connected. Requests would otherwise wait in the client and be sent much later.
+    pub(crate) fn live(&self) -> Result<Arc<Live>> {
+        let live = self.session()?;
+        match live.client.state() {
+            SessionState::SyncConnected => Ok(live),
+            state => Err(of_state(state, &self.address)),
+        }
+    }
+
+    pub(crate) fn source_address(&self) -> Option<IpAddr> {
+        self.session().ok()?.source
+    }
+
+    /// Waits until the client has brought its session back, or opens a new one if it has ended.
+    pub(crate) async fn connect(&self) -> Result<()> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            // The session reconnects with what is in the files now.
+            tls.options()?;
+        }
+        if let Ok(live) = self.session()
+            && live.is_back().await
+        {
+            match self.settle(&live.client).await {
+                Err(ClientError::SessionExpired) => {}
+                answer => return answer.map_err(|error| classify(error, "reach", &self.address)),
+            }
+        }
+        let live = Arc::new(self.open().await?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
+        Ok(())
+    }
+
+    async fn open(&self) -> Result<Live> {
+        let mut connector = Client::connector()
+            .with_session_timeout(self.ttl)
+            .with_connection_timeout(self.silence)
+            // Each host once; when to try again is not decided here.
+            .with_fail_eagerly();
+        if let Some(credentials) = &self.credentials {
+            connector = connector.with_auth("digest", credentials);
+        }
+        let client = self.dial(connector).await?;
+        self.settle(&client).await.map_err(|error| classify(error, "reach", &self.address))?;
+        let (asked, granted) = (self.ttl, client.session_timeout());
+        if asked != granted {
+            tracing::info!(?asked, ?granted, address = %self.address, "the server granted another session timeout");
+        }
+        Ok(Live {
+            events: Events::new(client.clone(), self.tree.root()),
+            client,
+            written: Mutex::default(),
+            followed: Mutex::default(),
+            patience: self.patience,
+            source: source_towards(&self.hosts).await,
+        })
+    }
+
+    async fn dial(&self, connector: Connector) -> Result<Client> {
+        let cluster = self.hosts.join(",");
+        let failed = |error| classify_opening(error, &self.address);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let error = match connector.with_tls(tls.options()?).secure_connect(&cluster).await {
+                Ok(client) => return Ok(client),
+                Err(error) => failed(error),
+            };
+            return Err(tls.refusal(&self.hosts, self.patience).await.unwrap_or(error));
+        }
+        connector.connect(&cluster).await.map_err(failed)
+    }
+
+    /// Asks for an answer that needs the leader, and that brings a server which lags behind up to date.
+    async fn settle(&self, client: &Client) -> Result<(), ClientError> {
+        client.sync(self.tree.root()).await
+    }
+}
+
+impl Live {
+    /// The name of the session.
+    pub(crate) fn id(&self) -> u64 {
+        self.client.session_id().0.cast_unsigned()
+    }
+
+    pub(crate) fn written(&self) -> MutexGuard<'_, HashMap<Key, Written>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn followed(&self) -> MutexGuard<'_, HashMap<Scope, Weak<Known>>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while the client tries to reconnect; false once the session has ended.
+    async fn is_back(&self) -> bool {
+        let mut states = self.client.state_watcher();
+        loop {
+            match self.client.state() {
+                SessionState::SyncConnected => return true,
+                state if state.is_terminated() => return false,
+                _ => _ = states.changed().await,
+            }
+        }
+    }
+}
+
+/// The local address that a datagram to the first host that has an address would leave from; none is sent.
+async fn source_towards(hosts: &[String]) -> Option<IpAddr> {
+    for host in hosts {
+        let Some(target) = tokio::net::lookup_host(host).await.ok().and_then(|mut found| found.next()) else {
+            continue;
+        };
+        let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = tokio::net::UdpSocket::bind(any).await.ok()?;
+        socket.connect(target).await.ok()?;
+        return Some(socket.local_addr().ok()?.ip());
+    }
+    None
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The credentials are in it.
+        f.debug_struct("Connection").field("address", &self.address).finish_non_exhaustive()
+    }
+}
