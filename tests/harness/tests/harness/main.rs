@@ -9,3 +9,4 @@ mod process;
 mod proxy_cut;
 mod proxy_hold;
 mod proxy_pass;
+mod redis;
