@@ -125,12 +125,22 @@ pub enum RawChange {
     Delete(String, u64),
 }
 
+impl RawChange {
+    /// The revision of the change.
+    pub fn revision(&self) -> u64 {
+        match self {
+            Self::Put(record) => record.revision,
+            Self::Delete(_, revision) => *revision,
+        }
+    }
+}
+
 /// A cheap summary of a scope, compared with what the notifications led to (W8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
     /// The revision at which it was made.
     pub revision: u64,
-    /// How many records there are.
+    /// How many records there are at that revision.
     pub count: usize,
     /// The keys of records that changed after the revision that was asked for, each with the revision of its change. More than those
     /// may be listed; none of them may be missing.

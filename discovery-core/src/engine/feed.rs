@@ -11,13 +11,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Backoff;
 use super::link::{Link, LinkState};
 use super::model::Model;
+use super::tally::Tally;
 use crate::snapshot::{Freshness, Since};
 use crate::store::{RawChange, RawRecord, Scope, Sink};
 use crate::{Error, ErrorKind};
 
 /// How long notifications under way may take to arrive before a difference counts as one.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Counts in a row that differ until a removal counts as lost, whatever else arrives meanwhile.
+/// Counts in a row that differ until a removal counts as lost: one that came late may have been missing from the first.
 const MISCOUNTS: u32 = 3;
 
 pub(super) struct Feed<M: Model> {
@@ -37,6 +38,8 @@ struct State<M> {
     turn: Option<OwnedSemaphorePermit>,
     /// The revision of the last full set, from which on reconciliation compares.
     read_at: u64,
+    /// How many records there were at which revision.
+    tally: Tally,
 }
 
 impl<M: Model> Feed<M> {
@@ -44,7 +47,7 @@ impl<M: Model> Feed<M> {
         let freshness = Freshness::Loading(Since::now(), link.trouble());
         let (views, receiver) = watch::channel(model.view(&freshness));
         link.feeds.fetch_add(1, Ordering::Relaxed);
-        let state = Mutex::new(State { model, freshness, gap: true, turn: None, read_at: 0 });
+        let state = Mutex::new(State { model, freshness, gap: true, turn: None, read_at: 0, tally: Tally::default() });
         (Self { link, scope, state, views }, receiver)
     }
 
@@ -155,9 +158,13 @@ impl<M: Model> Feed<M> {
             // What is under way has until then to arrive.
             sleep(SETTLE).await;
             let state = self.lock();
-            miscounts = if digest.count == state.model.count() { 0 } else { miscounts + 1 };
-            // A change that is known to the store and not to us was lost. A count that differs may be one of changes meanwhile, but
-            // not again and again.
+            // Counts of different revisions say nothing: a set that changes all the time would be read anew all the time.
+            miscounts = match state.tally.at(digest.revision) {
+                Some(count) if count == digest.count => 0,
+                Some(_) => miscounts + 1,
+                None => miscounts,
+            };
+            // A change that is known to the store and not to us was lost.
             if digest.revision < from || state.model.lacks(&digest.changed) || miscounts >= MISCOUNTS {
                 return Error::new(
                     ErrorKind::Gap,
@@ -218,6 +225,8 @@ impl<M: Model> Sink for Feed<M> {
         let gap = std::mem::replace(&mut state.gap, false);
         state.turn = None;
         let changed = state.model.full(revision, records, gap);
+        let count = state.model.count();
+        state.tally.restart(revision, count);
         if changed || !state.freshness.is_live() {
             state.freshness = Freshness::Live;
             self.publish(&state);
@@ -226,7 +235,11 @@ impl<M: Model> Sink for Feed<M> {
 
     fn changes(&self, revision: u64, changes: Vec<RawChange>) {
         let mut state = self.lock();
-        if state.model.changes(revision, changes) {
+        let first = changes.iter().map(RawChange::revision).min().unwrap_or(revision);
+        let changed = state.model.changes(revision, changes);
+        let count = state.model.count();
+        state.tally.step(first, revision, count);
+        if changed {
             self.publish(&state);
         }
     }

@@ -14,6 +14,7 @@ mod link;
 mod model;
 mod names;
 mod policy;
+mod tally;
 mod throttle;
 
 use std::fmt;
