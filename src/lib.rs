@@ -1,5 +1,5 @@
 //! Client-side service discovery: register a service and keep it registered, watch who is there, pick one for this request, and call it,
-//! over etcd, with the same promises on every registry.
+//! over etcd or Redis, with the same promises on every registry.
 //!
 //! [`connect`] opens a registry by its URL; everything else is the same on each:
 //!
@@ -35,6 +35,10 @@ pub use schemes::{Connector, Schemes, connect};
 /// The etcd backend, for those who open it by hand.
 #[cfg(feature = "etcd")]
 pub use discovery_etcd as etcd;
+
+/// The Redis backend, for those who open it by hand.
+#[cfg(feature = "redis")]
+pub use discovery_redis as redis;
 
 /// Channels and servers for tonic.
 #[cfg(feature = "tonic")]

@@ -10,7 +10,16 @@ use discovery_core::{Backend, Error, ErrorKind, RegistryUrl, Result, fixed, memo
 pub type Connector = Arc<dyn Fn(&RegistryUrl) -> Result<Arc<dyn Backend>> + Send + Sync>;
 
 /// The schemes that this crate knows, and the feature that compiles each in.
-const FEATURES: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "tls")];
+const FEATURES: &[(&str, &str)] = &[
+    ("etcd", "etcd"),
+    ("etcds", "tls"),
+    ("redis", "redis"),
+    ("redis+sentinel", "redis"),
+    ("redis+cluster", "redis"),
+    ("rediss", "tls"),
+    ("rediss+sentinel", "tls"),
+    ("rediss+cluster", "tls"),
+];
 
 /// Opens the registry at a URL such as `etcd://user:password@h1:2379,h2:2379/prefix?ttl=10s`, `memory:` or `static:///a:1,b:2`.
 ///
@@ -38,6 +47,14 @@ impl Default for Schemes {
         let schemes = schemes.with("etcd", discovery_etcd::connect);
         #[cfg(all(feature = "etcd", feature = "tls"))]
         let schemes = schemes.with("etcds", discovery_etcd::connect);
+        #[cfg(feature = "redis")]
+        let schemes = ["redis", "redis+sentinel", "redis+cluster"]
+            .into_iter()
+            .fold(schemes, |schemes, scheme| schemes.with(scheme, discovery_redis::connect));
+        #[cfg(all(feature = "redis", feature = "tls"))]
+        let schemes = ["rediss", "rediss+sentinel", "rediss+cluster"]
+            .into_iter()
+            .fold(schemes, |schemes, scheme| schemes.with(scheme, discovery_redis::connect));
         schemes
     }
 }
@@ -97,7 +114,9 @@ mod tests {
         let error = connect("consul://user:hunter2@h:1").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let text = format!("{error} {error:?}");
-        assert!(text.contains("memory, static") && !text.contains("hunter2"), "{text}");
+        assert!(["memory", "static"].iter().all(|it| text.contains(it)) && !text.contains("hunter2"), "{text}");
+        #[cfg(not(feature = "redis"))]
+        assert!(connect("redis+cluster://h:1").unwrap_err().to_string().contains("the feature \"redis\""));
         #[cfg(not(feature = "etcd"))]
         assert!(connect("etcd://h:1").unwrap_err().to_string().contains("the feature \"etcd\""));
     }
@@ -127,6 +146,18 @@ mod tests {
             ("etcd://h:1?ttl=1s", "TTL of 1s"),
             ("etcd://0.0.0.0:1", "wildcard"),
             ("etcd://user@h:1", "without a password"),
+        ] {
+            let error = connect(url).unwrap_err();
+            assert!(error.to_string().contains(said), "{url}: {error}");
+        }
+        #[cfg(feature = "redis")]
+        for (url, said) in [
+            ("redis://", "names no host"),
+            ("redis://h:1?ttl=999ms", "TTL of 999ms"),
+            ("redis://h:1?dp=1", "did you mean \"db\"?"),
+            ("redis://user@h:1", "without a password"),
+            ("redis+sentinel://h:1", "names no master"),
+            ("redis+cluster://h:1?db=1", "\"db\""),
         ] {
             let error = connect(url).unwrap_err();
             assert!(error.to_string().contains(said), "{url}: {error}");
