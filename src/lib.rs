@@ -1,5 +1,5 @@
 //! Client-side service discovery: register a service and keep it registered, watch who is there, pick one for this request, and call it,
-//! over etcd or ZooKeeper, with the same promises on every registry.
+//! over etcd, ZooKeeper or Redis, with the same promises on every registry.
 //!
 //! [`connect`] opens a registry by its URL; everything else is the same on each:
 //!
@@ -36,6 +36,9 @@ pub use schemes::{Connector, Schemes, connect};
 #[cfg(feature = "etcd")]
 pub use discovery_etcd as etcd;
 
+/// The Redis backend, for those who open it by hand.
+#[cfg(feature = "redis")]
+pub use discovery_redis as redis;
 /// The ZooKeeper backend, for those who open it by hand.
 #[cfg(feature = "zookeeper")]
 pub use discovery_zookeeper as zookeeper;

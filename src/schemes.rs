@@ -13,6 +13,12 @@ pub type Connector = Arc<dyn Fn(&RegistryUrl) -> Result<Arc<dyn Backend>> + Send
 const FEATURES: &[(&str, &str)] = &[
     ("etcd", "etcd"),
     ("etcds", "tls"),
+    ("redis", "redis"),
+    ("redis+sentinel", "redis"),
+    ("redis+cluster", "redis"),
+    ("rediss", "tls"),
+    ("rediss+sentinel", "tls"),
+    ("rediss+cluster", "tls"),
     ("zookeeper", "zookeeper"),
     ("zk", "zookeeper"),
     ("zookeepers", "tls"),
@@ -45,6 +51,14 @@ impl Default for Schemes {
         let schemes = schemes.with("etcd", discovery_etcd::connect);
         #[cfg(all(feature = "etcd", feature = "tls"))]
         let schemes = schemes.with("etcds", discovery_etcd::connect);
+        #[cfg(feature = "redis")]
+        let schemes = ["redis", "redis+sentinel", "redis+cluster"]
+            .into_iter()
+            .fold(schemes, |schemes, scheme| schemes.with(scheme, discovery_redis::connect));
+        #[cfg(all(feature = "redis", feature = "tls"))]
+        let schemes = ["rediss", "rediss+sentinel", "rediss+cluster"]
+            .into_iter()
+            .fold(schemes, |schemes, scheme| schemes.with(scheme, discovery_redis::connect));
         #[cfg(feature = "zookeeper")]
         let schemes = schemes.with("zookeeper", discovery_zookeeper::connect).with("zk", discovery_zookeeper::connect);
         #[cfg(all(feature = "zookeeper", feature = "tls"))]
@@ -109,7 +123,9 @@ mod tests {
         let error = connect("consul://user:hunter2@h:1").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let text = format!("{error} {error:?}");
-        assert!(text.contains("memory, static") && !text.contains("hunter2"), "{text}");
+        assert!(["memory", "static"].iter().all(|it| text.contains(it)) && !text.contains("hunter2"), "{text}");
+        #[cfg(not(feature = "redis"))]
+        assert!(connect("redis+cluster://h:1").unwrap_err().to_string().contains("the feature \"redis\""));
         #[cfg(not(feature = "zookeeper"))]
         assert!(connect("zk://h:1").unwrap_err().to_string().contains("the feature \"zookeeper\""));
         #[cfg(not(feature = "etcd"))]
@@ -141,6 +157,18 @@ mod tests {
             ("etcd://h:1?ttl=1s", "TTL of 1s"),
             ("etcd://0.0.0.0:1", "wildcard"),
             ("etcd://user@h:1", "without a password"),
+        ] {
+            let error = connect(url).unwrap_err();
+            assert!(error.to_string().contains(said), "{url}: {error}");
+        }
+        #[cfg(feature = "redis")]
+        for (url, said) in [
+            ("redis://", "names no host"),
+            ("redis://h:1?ttl=999ms", "TTL of 999ms"),
+            ("redis://h:1?dp=1", "did you mean \"db\"?"),
+            ("redis://user@h:1", "without a password"),
+            ("redis+sentinel://h:1", "names no master"),
+            ("redis+cluster://h:1?db=1", "\"db\""),
         ] {
             let error = connect(url).unwrap_err();
             assert!(error.to_string().contains(said), "{url}: {error}");

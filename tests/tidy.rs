@@ -114,7 +114,7 @@ fn core_stays_core() {
 /// Backends have the same files where they have the same subject, and never know each other.
 #[test]
 fn backends_are_guessable() {
-    for folder in ["backend-etcd", "backend-zookeeper"] {
+    for folder in ["backend-etcd", "backend-redis", "backend-zookeeper"] {
         for file in ["lib.rs", "connection.rs", "error.rs", "lease.rs", "load.rs", "record.rs", "store.rs", "watch.rs"]
         {
             assert!(

@@ -1,6 +1,7 @@
 //! A cold snapshot of 10,000 instances of 200 bytes: our first full set against the raw client's best read.
 
 mod etcd;
+mod redis;
 
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,9 @@ pub(crate) trait Rival: Send {
 pub(crate) async fn run() -> Result<()> {
     if discovery_harness::available("etcd")? {
         compare("etcd", etcd::Etcd::start().await?).await?;
+    }
+    if discovery_harness::available("redis-server")? {
+        compare("redis", redis::Redis::start().await?).await?;
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::{fs, io, path::PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
 };
 use tempfile::TempDir;
 
@@ -22,6 +23,8 @@ impl Certificates {
     pub fn new() -> io::Result<Self> {
         let folder = TempDir::with_prefix("certificates-")?;
         let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
+        // Whoever bears the name of its issuer is taken for self-signed by OpenSSL.
+        params.distinguished_name.push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().map_err(io::Error::other)?;
@@ -32,6 +35,7 @@ impl Certificates {
         {
             let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
             let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
+            params.distinguished_name.push(DnType::CommonName, name);
             params.extended_key_usages = vec![purpose, ExtendedKeyUsagePurpose::ClientAuth];
             let key = KeyPair::generate().map_err(io::Error::other)?;
             let certificate = params.signed_by(&key, &authority).map_err(io::Error::other)?;

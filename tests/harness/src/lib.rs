@@ -1,6 +1,7 @@
 //! Starts, stops, freezes and cuts real servers for tests.
 //!
-//! [`Etcd`] and [`ZooKeeper`] run a server of one test with its own ports, data and log, and end it with the test.
+//! [`Etcd`], [`ZooKeeper`] and [`Redis`] run a server of one test with its own ports, data and log, and end it with the test;
+//! [`EtcdCluster`], [`ZooKeeperEnsemble`], [`RedisSentinel`] and [`RedisCluster`] are several of them.
 //! [`Proxy`] stands between a client and a server and misbehaves as a network does.
 //! [`ServerProcess`] starts, freezes and ends any server program, and does not let it outlive the test process.
 //! [`Port`] reserves a loopback port against all other tests on the machine.
@@ -40,6 +41,7 @@ mod port;
 mod probe;
 mod process;
 mod proxy;
+mod redis;
 mod spawner;
 mod tool;
 mod zookeeper;
@@ -52,4 +54,5 @@ pub use poll::{Sight, eventually};
 pub use port::{Port, free_port};
 pub use process::ServerProcess;
 pub use proxy::Proxy;
+pub use redis::{Redis, RedisCluster, RedisOptions, RedisSentinel};
 pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions};

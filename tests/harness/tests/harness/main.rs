@@ -9,4 +9,5 @@ mod process;
 mod proxy_cut;
 mod proxy_hold;
 mod proxy_pass;
+mod redis;
 mod zookeeper;

@@ -1,0 +1,155 @@
+//! What Redis's answers mean.
+
+use discovery_core::{Error, ErrorKind};
+use redis::{ErrorKind as ClientKind, RedisError, ServerErrorKind};
+
+/// Classifies a failure of the client by kind and, where Redis has no code for it, by its message.
+pub(crate) fn classify(error: RedisError, operation: &'static str, subject: &str) -> Error {
+    let kind = kind_of(&error);
+    let advice = match kind {
+        ErrorKind::Unauthenticated if error.is_io_error() => {
+            "; check ca, cert, key and server_name in the registry URL"
+        }
+        ErrorKind::Unauthenticated => "; check user and password in the registry URL",
+        ErrorKind::PermissionDenied => "; grant the user the commands, keys and channels that the README lists",
+        ErrorKind::Exhausted => "; Redis is out of memory: raise maxmemory or free some",
+        _ => "",
+    };
+    Error::new(kind, operation, subject, format!("{error}{advice}")).with_source(error)
+}
+
+fn kind_of(error: &RedisError) -> ErrorKind {
+    let message = error.detail().unwrap_or_default();
+    match error.kind() {
+        ClientKind::AuthenticationFailed => ErrorKind::Unauthenticated,
+        // What the handshake of TLS says is for a person to mend.
+        ClientKind::Io if is_handshake(&error.to_string()) => ErrorKind::Unauthenticated,
+        ClientKind::Io | ClientKind::ClusterConnectionNotFound => ErrorKind::Unavailable,
+        // The answer was no answer of Redis's: bytes were lost, or something else listens there.
+        ClientKind::Parse => ErrorKind::Unavailable,
+        ClientKind::InvalidClientConfig => ErrorKind::InvalidInput,
+        ClientKind::RESP3NotSupported => ErrorKind::Unsupported,
+        ClientKind::Server(server) => match server {
+            ServerErrorKind::NoPerm => ErrorKind::PermissionDenied,
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::ReadOnly
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::Moved
+            | ServerErrorKind::Ask
+            | ServerErrorKind::TryAgain => ErrorKind::Unavailable,
+            _ => by_message(message),
+        },
+        ClientKind::Extension => match error.code().unwrap_or_default() {
+            "NOAUTH" | "WRONGPASS" => ErrorKind::Unauthenticated,
+            "OOM" => ErrorKind::Exhausted,
+            // The disk is full or replicas are missing: writes are refused until that is over.
+            "MISCONF" | "NOREPLICAS" => ErrorKind::Exhausted,
+            "BUSY" | "UNBLOCKED" => ErrorKind::Unavailable,
+            "WRONGTYPE" => ErrorKind::Corrupt,
+            _ => by_message(message),
+        },
+        _ => ErrorKind::Internal,
+    }
+}
+
+/// Whether a failure of the transport is one of certificates; both sides say so in their own words.
+pub(crate) fn is_handshake(message: &str) -> bool {
+    ["certificate", "Certificate", "HandshakeFailure", "fatal alert"].iter().any(|word| message.contains(word))
+}
+
+/// What a script meets comes as a plain error that quotes it.
+fn by_message(message: &str) -> ErrorKind {
+    let says = |text: &str| message.contains(text);
+    if says("The user executing the script can't") || says("ACL failure in script") {
+        ErrorKind::PermissionDenied
+    } else if says("OOM command not allowed") {
+        ErrorKind::Exhausted
+    } else if says("WRONGTYPE") {
+        ErrorKind::Corrupt
+    } else if says("read only replica") || says("cluster is down") || says("is down") {
+        ErrorKind::Unavailable
+    } else if says("max number of clients") {
+        ErrorKind::Exhausted
+    } else {
+        ErrorKind::Internal
+    }
+}
+
+/// Whether an answer says that another server has to be asked: the connection has to be made anew.
+pub(crate) fn is_misdirected(error: &RedisError) -> bool {
+    match error.kind() {
+        ClientKind::Server(kind) => matches!(
+            kind,
+            ServerErrorKind::ReadOnly
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ClusterDown
+        ),
+        _ => error.detail().is_some_and(|message| message.contains("read only replica")),
+    }
+}
+
+/// Whether the server does not know the script, as after a restart or `SCRIPT FLUSH`.
+pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ClientKind::Server(ServerErrorKind::NoScript)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::make_extension_error;
+    use std::io;
+
+    fn server(kind: ServerErrorKind, detail: &str) -> RedisError {
+        RedisError::from((ClientKind::Server(kind), "an answer", detail.to_owned()))
+    }
+
+    fn extension(code: &str, detail: &str) -> RedisError {
+        make_extension_error(code.to_owned(), Some(detail.to_owned()))
+    }
+
+    #[test]
+    fn every_answer_has_its_kind() {
+        let acl =
+            "The user executing the script can't run this command or subcommand script: 3a8d, on @user_script:61.";
+        for (error, kind, retryable) in [
+            (RedisError::from((ClientKind::AuthenticationFailed, "no")), ErrorKind::Unauthenticated, false),
+            (extension("NOAUTH", "Authentication required."), ErrorKind::Unauthenticated, false),
+            (extension("WRONGPASS", "invalid username-password pair"), ErrorKind::Unauthenticated, false),
+            (server(ServerErrorKind::NoPerm, "this user has no permissions"), ErrorKind::PermissionDenied, false),
+            (server(ServerErrorKind::ResponseError, acl), ErrorKind::PermissionDenied, false),
+            (extension("OOM", "command not allowed when used memory > 'maxmemory'."), ErrorKind::Exhausted, true),
+            (extension("MISCONF", "Redis is configured to save RDB snapshots"), ErrorKind::Exhausted, true),
+            (server(ServerErrorKind::BusyLoading, "Redis is loading"), ErrorKind::Unavailable, true),
+            (server(ServerErrorKind::ReadOnly, "You can't write"), ErrorKind::Unavailable, true),
+            (server(ServerErrorKind::MasterDown, "Link with MASTER is down"), ErrorKind::Unavailable, true),
+            (server(ServerErrorKind::ClusterDown, "The cluster is down"), ErrorKind::Unavailable, true),
+            (server(ServerErrorKind::Moved, "3999 127.0.0.1:6381"), ErrorKind::Unavailable, true),
+            (RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe)), ErrorKind::Unavailable, true),
+            (
+                RedisError::from(io::Error::other("received fatal alert: CertificateRequired")),
+                ErrorKind::Unauthenticated,
+                false,
+            ),
+            (extension("WRONGTYPE", "Operation against a key"), ErrorKind::Corrupt, false),
+            (extension("NEWCODE", "something new"), ErrorKind::Internal, false),
+            (server(ServerErrorKind::ResponseError, "something new"), ErrorKind::Internal, false),
+            (server(ServerErrorKind::CrossSlot, "Keys don't hash to the same slot"), ErrorKind::Internal, false),
+        ] {
+            let text = error.to_string();
+            let error = classify(error, "read", "pay");
+            assert_eq!((error.kind(), error.is_retryable()), (kind, retryable), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_the_master_is_left() {
+        for kind in [ServerErrorKind::ReadOnly, ServerErrorKind::Moved, ServerErrorKind::ClusterDown] {
+            assert!(is_misdirected(&server(kind, "x")), "{kind:?}");
+        }
+        assert!(!is_misdirected(&server(ServerErrorKind::BusyLoading, "x")));
+        assert!(is_unknown_script(&server(ServerErrorKind::NoScript, "x")));
+    }
+}

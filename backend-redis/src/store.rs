@@ -1,0 +1,96 @@
+//! The store as the engine drives it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use discovery_core::store::{Audit, Capabilities, Digest, Lease, Owner, Renewal, Scope, Sink, Store, Written};
+use discovery_core::{Error, Key, Result};
+
+use crate::connection::Connection;
+use crate::layout::Layout;
+use crate::lease::{self, Footprint};
+use crate::live::Live;
+use crate::{load, record, watch};
+
+pub(crate) struct RedisStore {
+    connection: Connection,
+    layout: Layout,
+    capabilities: Capabilities,
+    footprint: Footprint,
+}
+
+impl RedisStore {
+    pub(crate) fn new(connection: Connection, layout: Layout, capabilities: Capabilities) -> Self {
+        Self { connection, layout, capabilities, footprint: Footprint::default() }
+    }
+
+    fn live(&self) -> Result<Arc<Live>> {
+        self.connection.live()
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    fn address(&self) -> String {
+        self.connection.address().to_owned()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn parse_key(&self, key: &str) -> Option<Key> {
+        self.layout.space().parse(key)
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.connection.connect().await
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.live()?.ping().await
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<Lease> {
+        Ok(lease::grant(&self.footprint, ttl))
+    }
+
+    async fn renew(&self, lease: &Lease, held: &[Key]) -> Result<Renewal> {
+        lease::renew(&*self.live()?, &self.layout, lease, held).await
+    }
+
+    async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit> {
+        lease::audit(&*self.live()?, &self.layout, &self.footprint, lease, held).await
+    }
+
+    async fn revoke(&self, lease: &Lease) -> Result<()> {
+        lease::revoke(&*self.live()?, &self.layout, &self.footprint, lease).await
+    }
+
+    async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
+        let live = self.live()?;
+        self.footprint.touch(lease, key);
+        record::write(&live, &self.layout, lease, key, value, previous).await
+    }
+
+    async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
+        record::remove(&*self.live()?, &self.layout, key, owner).await
+    }
+
+    async fn follow(&self, scope: &Scope, sink: &dyn Sink) -> Error {
+        match self.live() {
+            Ok(live) => watch::follow(&live, &self.layout, scope, sink).await,
+            Err(error) => error,
+        }
+    }
+
+    async fn digest(&self, scope: &Scope, since: u64) -> Result<Digest> {
+        load::digest(&*self.live()?, &self.layout, scope, since).await
+    }
+
+    fn source_address(&self) -> Option<IpAddr> {
+        self.connection.source_address()
+    }
+}

@@ -1,0 +1,119 @@
+//! Accounts and rights.
+
+use std::time::Duration;
+
+use discovery_core::conformance::{Link, eventually};
+use discovery_core::{ErrorKind, Policy, RegisterOptions, RegistryUrl};
+use discovery_harness::{Proxy, Redis};
+
+use crate::fixture::{Wire, installed};
+use crate::stage::{SETTLE, instance, open, policy, register, shows};
+
+/// A server whose user `app` has the rights that the README lists, and whose user `default` is off.
+async fn guarded() -> Option<Redis> {
+    if !installed() {
+        return None;
+    }
+    let server = Redis::start().await.expect("a started Redis");
+    let readme = include_str!("../../README.md");
+    let line =
+        readme.lines().find_map(|line| line.trim().strip_prefix("`ACL SETUSER app ")).expect("the README's line");
+    let rights: Vec<_> = line.trim_end_matches("`.").split(' ').collect();
+    server.cli(&[&["ACL", "SETUSER", "app"], &rights[..]].concat()).await.expect("an account");
+    server.cli(&["ACL", "SETUSER", "root", "on", ">root", "~*", "&*", "+@all"]).await.expect("an account");
+    server.cli(&["ACL", "SETUSER", "default", "off"]).await.expect("no default account");
+    Some(server)
+}
+
+async fn as_root(server: &Redis, command: &[&str]) {
+    server.cli(&[&["--no-auth-warning", "--user", "root", "--pass", "root"], command].concat()).await.unwrap();
+}
+
+/// The documented rights are enough for everything: registering, renewing, watching, sweeping, listing, deregistering.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r01_the_documented_rights_are_enough() {
+    let Some(server) = guarded().await else { return };
+    let backend = open(&format!("redis://app:secret@{}", server.address()));
+    let (watch, names) = (backend.watch("pay"), backend.watch_services());
+    let registration = register(&backend, "pay", "a").await;
+    shows(&watch, SETTLE, &["a"]).await;
+    tokio::time::sleep(policy().ttl * 2).await;
+    assert!(registration.state().is_registered() && watch.freshness().is_live() && names.freshness().is_live());
+    assert!(names.latest().unwrap().names().contains("pay"));
+    registration.deregister().await.unwrap();
+    shows(&watch, SETTLE, &[]).await;
+}
+
+/// A wrong password is a typed error at once, is not tried in a loop, and is never printed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l01_a_wrong_password_is_said_and_not_hammered() {
+    let Some(server) = guarded().await else { return };
+    let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
+    for credentials in ["app:hunter2", "default:hunter2", "nobody:hunter2"] {
+        let url: RegistryUrl = format!("redis://{credentials}@{}", proxy.0.address()).parse().unwrap();
+        // The default backoff, which the bound belongs to.
+        let mut policy = policy();
+        policy.backoff = Policy::default().backoff;
+        let backend = discovery_redis::open(&url, policy).unwrap();
+        let before = proxy.connects();
+        let watch = backend.watch("pay");
+        let options = RegisterOptions::default().with_deadline(Duration::from_secs(3));
+        let error = backend.register(instance("pay", "a"), options).await.unwrap_err();
+        assert!(error.message().contains("check user and password"), "{error}");
+        assert!(!format!("{error:?} {url:?} {watch:?} {:?}", watch.freshness()).contains("hunter2"));
+        eventually(SETTLE, "the watch to name the reason", async || match watch.freshness().cause() {
+            Some(cause) if cause.kind() == ErrorKind::Unauthenticated => Ok(()),
+            _ => Err(watch.freshness()),
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        // A connection is opened for each attempt.
+        assert!(proxy.connects() - before <= 5, "{} attempts", proxy.connects() - before);
+    }
+}
+
+/// Missing rights are a typed error at once, for keys, for channels and for commands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r01_a_missing_right_is_said_at_once() {
+    let Some(server) = guarded().await else { return };
+    for (prefix, right) in [("/elsewhere", ""), ("", "resetchannels"), ("", "-publish"), ("", "-@write")] {
+        if !right.is_empty() {
+            as_root(&server, &["ACL", "SETUSER", "app", right]).await;
+        }
+        let backend = open(&format!("redis://app:secret@{}{prefix}", server.address()));
+        let begun = tokio::time::Instant::now();
+        let error = backend.register(instance("pay", "a"), RegisterOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{prefix}{right}: {error}");
+        assert!(begun.elapsed() < Duration::from_secs(3));
+    }
+    let backend = open(&format!("redis://app:secret@{}/elsewhere", server.address()));
+    let watch = backend.watch("pay");
+    eventually(SETTLE, "the reason", async || match watch.freshness().cause() {
+        Some(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(watch.freshness()),
+    })
+    .await;
+    assert!(watch.latest().is_none(), "a refusal was taken for a set");
+}
+
+/// The right to read is revoked while a watch is open: no set is emptied, and a real removal shows once it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f06_a_revoked_right_empties_nothing() {
+    let Some(server) = guarded().await else { return };
+    let reader = open(&format!("redis://app:secret@{}", server.address()));
+    let writer = open(&format!("redis://root:root@{}", server.address()));
+    let (a, _b) = (register(&writer, "pay", "a").await, register(&writer, "pay", "b").await);
+    let watch = reader.watch("pay");
+    shows(&watch, SETTLE, &["a", "b"]).await;
+    as_root(&server, &["ACL", "SETUSER", "app", "-@read"]).await;
+    // Nothing is cut: the watch itself finds out at the next deadline.
+    eventually(SETTLE, "the refusal", async || match watch.freshness().cause() {
+        Some(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(watch.freshness()),
+    })
+    .await;
+    assert_eq!(watch.latest().unwrap().len(), 2);
+    as_root(&server, &["ACL", "SETUSER", "app", "+@read"]).await;
+    a.deregister().await.unwrap();
+    shows(&watch, SETTLE + Duration::from_secs(10), &["b"]).await;
+}

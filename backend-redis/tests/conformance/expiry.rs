@@ -1,0 +1,159 @@
+//! F16: a killed process is gone in time, whatever else the server holds and without expired-key events.
+
+use std::time::Duration;
+
+use discovery_core::conformance::{Fixture, eventually};
+use tokio::time::Instant;
+
+use crate::fixture::RedisFixture;
+use crate::stage::{ids, open, policy, register, shows};
+
+const SOON: Duration = Duration::from_secs(3);
+
+/// Ten runs among ten thousand other keys with a TTL; nobody reads all keys to find out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f16_r03_a_killed_provider_is_gone_among_ten_thousand_keys() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    fixture.server.cli(&["CONFIG", "SET", "notify-keyspace-events", ""]).await.unwrap();
+    let others: String = (0..10_000).map(|n| format!("SET other:{n} x EX 3600\r\n")).collect();
+    fixture.server.cli_stdin(&["--pipe"], others.as_bytes()).await.unwrap();
+    fixture.server.cli(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    let (living, reader) = (
+        open(&format!("redis://{}", fixture.server.address())),
+        open(&format!("redis://{}", fixture.server.address())),
+    );
+    let _b = register(&living, "pay", "b").await;
+    let mut watch = reader.watch("pay");
+    shows(&watch, SOON, &["b"]).await;
+    let mut worst = Duration::ZERO;
+    for _ in 0..10 {
+        let (dying, link) = fixture.open("", policy()).await.unwrap();
+        let a = register(&dying, "pay", "a").await;
+        shows(&watch, SOON, &["a", "b"]).await;
+        // As SIGKILL does: the connection is gone, and nothing of the process is heard again.
+        link.cut().await;
+        let killed = Instant::now();
+        loop {
+            let set = watch.changed().await.unwrap();
+            assert!(set.get("b").is_some(), "the living was removed");
+            if ids(&set) == ["b"] {
+                break;
+            }
+        }
+        worst = worst.max(killed.elapsed());
+        assert!(killed.elapsed() <= policy().ttl + Duration::from_secs(1), "gone only after {:?}", killed.elapsed());
+        drop((a, dying));
+    }
+    println!("the slowest of ten was gone {worst:?} after its end, with a TTL of {:?}", policy().ttl);
+    let commands = fixture.server.cli(&["INFO", "commandstats"]).await.unwrap();
+    assert!(commands.contains("cmdstat_evalsha"), "{commands}");
+    for whole in ["cmdstat_keys", "cmdstat_scan", "cmdstat_hgetall", "cmdstat_smembers"] {
+        assert!(!commands.contains(whole), "{commands}");
+    }
+}
+
+/// The last record of a service expires while nobody watches the service: the list of services loses it all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r03_the_list_of_services_loses_who_expired() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    let reader = open(&format!("redis://{}", fixture.server.address()));
+    let names = reader.watch_services();
+    let (dying, link) = fixture.open("", policy()).await.unwrap();
+    let _held = (register(&dying, "pay", "a").await, register(&dying, "ship", "a").await);
+    let _other = register(&reader, "ship", "b").await;
+    let lists = async |expected: &[&str], limit: Duration| {
+        eventually(limit, &format!("the services {expected:?}"), async || match names.latest() {
+            Some(list) if list.names().iter().map(|name| &**name).eq(expected.iter().copied()) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+    };
+    lists(&["pay", "ship"], SOON).await;
+    // Longer than a TTL: who is renewed stays listed.
+    tokio::time::sleep(policy().ttl + Duration::from_secs(1)).await;
+    lists(&["pay", "ship"], Duration::ZERO).await;
+    link.cut().await;
+    lists(&["ship"], policy().ttl + Duration::from_secs(1)).await;
+    // Whoever comes when nobody has looked for a while is told the truth as well.
+    drop(names);
+    let (dying, link) = fixture.open("", policy()).await.unwrap();
+    let _held = register(&dying, "late", "a").await;
+    link.cut().await;
+    tokio::time::sleep(policy().ttl + Duration::from_millis(100)).await;
+    let list = reader.services(SOON).await.unwrap();
+    assert!(!list.names().contains("late"), "{list:?}");
+}
+
+/// A watch that is closed does not silence one that is opened at the same moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w02_a_watch_opened_as_another_closes_hears_everything() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    let url = format!("redis://{}", fixture.server.address());
+    let (backend, writer) = (open(&url), open(&url));
+    let mut held = Vec::new();
+    for round in 0..100 {
+        let service = format!("s{}", round % 5);
+        for _ in 0..3 {
+            backend.watch(&service).ready(SOON).await.unwrap();
+        }
+        let mut watch = backend.watch(&service);
+        watch.ready(SOON).await.unwrap();
+        let id = format!("{round}");
+        held.push(register(&writer, &service, &id).await);
+        // Long before any reconciliation, and never through a gap.
+        let end = Instant::now() + Duration::from_millis(500);
+        while watch.latest().is_none_or(|set| set.get(&id).is_none()) {
+            tokio::time::timeout_at(end, watch.changed()).await.expect("the change was not heard").unwrap();
+        }
+        assert!(watch.freshness().is_live(), "{:?}", watch.freshness());
+    }
+    // And what nobody watches is not sent.
+    eventually(SOON, "the channels to be left", async || {
+        let channels = fixture.server.cli(&["PUBSUB", "CHANNELS"]).await.unwrap();
+        if channels.trim().is_empty() { Ok(()) } else { Err(channels) }
+    })
+    .await;
+}
+
+/// What is over leaves nothing behind but counters that expire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l04_a_service_that_is_gone_leaves_nothing() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    let backend = open(&format!("redis://{}", fixture.server.address()));
+    for n in 0..20 {
+        register(&backend, &format!("s{n}"), "a").await.deregister().await.unwrap();
+    }
+    let operator = fixture.operator().await;
+    let keys: Vec<String> = operator.ask(&[b"KEYS", b"*"]).await;
+    for key in &keys {
+        assert!(key.ends_with(":version"), "{key} is left");
+        let ttl: i64 = operator.ask(&[b"TTL", key.as_bytes()]).await;
+        assert!((3_000..=3_700).contains(&ttl), "{key} lives for {ttl} s");
+    }
+    assert_eq!(keys.len(), 21);
+}
+
+/// The article's other fault: a change is seen without polling, in well under 50 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w02_an_added_instance_is_seen_at_once() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    let (backend, reader) = (
+        open(&format!("redis://{}", fixture.server.address())),
+        open(&format!("redis://{}", fixture.server.address())),
+    );
+    let mut watch = reader.watch("pay");
+    shows(&watch, SOON, &[]).await;
+    let (mut held, mut delays) = (Vec::new(), Vec::new());
+    for n in 0..20 {
+        let begun = Instant::now();
+        let id = format!("{n}");
+        held.push(register(&backend, "pay", &id).await);
+        while watch.latest().is_none_or(|set| set.get(&id).is_none()) {
+            watch.changed().await.unwrap();
+        }
+        delays.push(begun.elapsed());
+    }
+    delays.sort();
+    println!("registered and seen in {:?} (median of 20), {:?} at most", delays[10], delays[19]);
+    assert!(delays[10] < Duration::from_millis(50), "{delays:?}");
+}

@@ -1,0 +1,143 @@
+//! A master is lost under Sentinels and in a Cluster: registrations hold or come back, and sets converge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use discovery_core::conformance::eventually;
+use discovery_core::{Backend, Registration, Watch};
+use discovery_harness::{RedisCluster, RedisSentinel};
+use tokio::time::{Instant, sleep};
+
+use crate::fixture::installed;
+use crate::stage::{SETTLE, ids, open, register, shows};
+
+/// Longer than the servers take to agree on a new master, and SETTLE.
+const FAILOVER: Duration = Duration::from_secs(10 + 8);
+
+async fn holds(registration: &Registration, limit: Duration) {
+    eventually(limit, "the registration to hold", async || {
+        if registration.state().is_registered() { Ok(()) } else { Err(registration.state()) }
+    })
+    .await;
+}
+
+/// Registers two instances, and watches them from another handle.
+async fn scene(url: &str, service: &str) -> ([Arc<dyn Backend>; 2], [Registration; 2], Watch) {
+    let handles = [open(url), open(url)];
+    let held = [register(&handles[0], service, "a").await, register(&handles[0], service, "b").await];
+    let watch = handles[1].watch(service);
+    shows(&watch, SETTLE, &["a", "b"]).await;
+    (handles, held, watch)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r04_the_master_under_sentinels_is_lost() {
+    if !installed() || !discovery_harness::available("redis-sentinel").unwrap() {
+        return;
+    }
+    let pair = RedisSentinel::start().await.unwrap();
+    let url = format!("redis+sentinel://{}/{}/prod", pair.addresses(), pair.name());
+    let (handles, [a, b], watch) = scene(&url, "pay").await;
+    let [master, replica] = pair.servers();
+    let lost = Instant::now();
+    master.kill().unwrap();
+    eventually(SETTLE, "the outage", async || if watch.freshness().is_stale() { Ok(()) } else { Err(()) }).await;
+    let after = shows(&watch, FAILOVER, &["a", "b"]).await;
+    println!("the set is live again {:?} after the master was lost", lost.elapsed());
+    assert_eq!(after.len(), 2);
+    holds(&a, FAILOVER).await;
+    holds(&b, FAILOVER).await;
+    let c = register(&handles[0], "pay", "c").await;
+    shows(&watch, SETTLE, &["a", "b", "c"]).await;
+    assert!(replica.cli(&["GET", "{/prod/pay}/c"]).await.unwrap().contains("\"id\":\"c\""));
+    // The old master comes back as a replica, and nobody is misled.
+    master.start_again().await.unwrap();
+    sleep(Duration::from_secs(3)).await;
+    c.deregister().await.unwrap();
+    shows(&watch, SETTLE, &["a", "b"]).await;
+    assert!(a.state().is_registered() && b.state().is_registered());
+}
+
+/// Each service lies on one of the masters; some are on the one that is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r04_a_master_of_a_cluster_is_lost_and_replaced() {
+    if !installed() {
+        return;
+    }
+    let cluster = RedisCluster::start_with_replicas().await.unwrap();
+    let url = format!("redis+cluster://{}", cluster.addresses());
+    let (handles, held, pay) = scene(&url, "pay").await;
+    let services: Vec<_> = (0..12).map(|n| format!("s{n}")).collect();
+    let mut registrations = Vec::from(held);
+    for service in &services {
+        registrations.push(register(&handles[0], service, "a").await);
+    }
+    let watches: Vec<_> = services.iter().map(|service| handles[1].watch(service)).collect();
+    let names = handles[1].watch_services();
+    for watch in &watches {
+        shows(watch, SETTLE, &["a"]).await;
+    }
+    let lost = cluster.master_of("{/discovery/pay}").await.unwrap();
+    let begun = Instant::now();
+    lost.kill().unwrap();
+    eventually(SETTLE, "the outage", async || if pay.freshness().is_stale() { Ok(()) } else { Err(()) }).await;
+    shows(&pay, FAILOVER, &["a", "b"]).await;
+    println!("the lost master's services are live again after {:?}", begun.elapsed());
+    for registration in &registrations {
+        holds(registration, FAILOVER).await;
+    }
+    for watch in &watches {
+        shows(watch, FAILOVER, &["a"]).await;
+    }
+    println!("everything holds again {:?} after a master was lost", begun.elapsed());
+    register(&handles[0], "pay", "late").await.deregister().await.unwrap();
+    eventually(SETTLE, "the list of services", async || match names.latest() {
+        Some(list) if list.names().len() == 13 && list.freshness().is_live() => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    sleep(Duration::from_secs(4)).await;
+    assert!(registrations.iter().all(|registration| registration.state().is_registered()));
+}
+
+/// Without a replica the lost master's services wait for it, and the others go on: no request hangs on the dead one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r04_a_master_of_a_cluster_is_lost_and_comes_back() {
+    if !installed() {
+        return;
+    }
+    let cluster = RedisCluster::start().await.unwrap();
+    let url = format!("redis+cluster://{}", cluster.addresses());
+    let lost = cluster.master_of("{/discovery/pay}").await.unwrap();
+    let mut elsewhere = None;
+    for n in 0..20 {
+        let service = format!("s{n}");
+        if cluster.master_of(&format!("{{/discovery/{service}}}")).await.unwrap().address() != lost.address() {
+            elsewhere = Some(service);
+            break;
+        }
+    }
+    let elsewhere = elsewhere.unwrap();
+    let (handles, [a, b], watch) = scene(&url, "pay").await;
+    let other = handles[1].watch(&elsewhere);
+    shows(&other, SETTLE, &[]).await;
+    lost.kill().unwrap();
+    eventually(SETTLE, "the outage", async || if watch.freshness().is_stale() { Ok(()) } else { Err(()) }).await;
+    shows(&other, SETTLE, &[]).await;
+    let begun = Instant::now();
+    let c = register(&handles[0], &elsewhere, "c").await;
+    shows(&other, SETTLE, &["c"]).await;
+    println!("another service took a registration {:?} after a master was lost", begun.elapsed());
+    assert_eq!(
+        watch.latest().map(|set| ids(&set)),
+        Some(vec!["a".to_owned(), "b".to_owned()]),
+        "the outage emptied a set"
+    );
+    sleep(Duration::from_secs(5)).await;
+    shows(&other, Duration::ZERO, &["c"]).await;
+    lost.start_again().await.unwrap();
+    shows(&watch, FAILOVER, &["a", "b"]).await;
+    for registration in [&a, &b, &c] {
+        holds(registration, FAILOVER).await;
+    }
+}
