@@ -157,6 +157,7 @@ mod tests {
             ("etcd://h:1?ttl=1s", "TTL of 1s"),
             ("etcd://0.0.0.0:1", "wildcard"),
             ("etcd://user@h:1", "without a password"),
+            ("etcd://:password@h:1", "without a user"),
         ] {
             let error = connect(url).unwrap_err();
             assert!(error.to_string().contains(said), "{url}: {error}");

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::{Error, ErrorKind, Policy, RegistryUrl, Result, TlsFiles};
+use discovery_core::store::{Hosts, source_towards};
+use discovery_core::{ErrorKind, Policy, RegistryUrl, Result, TlsFiles};
 use etcd_client::{Client, ConnectOptions, GetOptions};
-use tokio::time::timeout;
 
 use crate::DEFAULT_PORT;
 use crate::error::classify;
@@ -19,18 +18,12 @@ pub(crate) const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
 /// The hosts, and the client that works.
 pub(crate) struct Connection {
-    hosts: Vec<String>,
+    hosts: Hosts<Live>,
     options: ConnectOptions,
     /// Where the certificates are, for `etcds`.
     tls: Option<TlsFiles>,
-    /// How long one host may take, so that the last one still gets its turn within the policy's deadline.
-    patience: Duration,
     /// The policy's deadline of a request.
     timeout: Duration,
-    /// The host to try next. Only one task connects, so any ordering does.
-    next: AtomicUsize,
-    current: RwLock<Option<Arc<Live>>>,
-    address: String,
 }
 
 /// A client that has answered, and its watch streams.
@@ -45,41 +38,26 @@ pub(crate) struct Live {
 
 impl Connection {
     pub(crate) fn new(url: &RegistryUrl, policy: &Policy, tls: Option<TlsFiles>) -> Result<Self> {
-        let hosts = url.hosts(DEFAULT_PORT)?;
-        let hosts_count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
-        let patience = (policy.connect_timeout / hosts_count).min(policy.timeout);
+        let hosts = Hosts::new(url.hosts(DEFAULT_PORT)?, url.to_string(), policy);
         let mut options = ConnectOptions::new()
-            .with_connect_timeout(patience)
+            .with_connect_timeout(hosts.patience())
             // A member without a leader answers nothing that matters; the next host may have one.
             .with_require_leader(true)
             .with_auto_token_refresh(true);
-        match (url.user(), url.password()) {
-            (Some(user), Some(password)) => options = options.with_user(user, password),
-            (Some(_), None) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidInput,
-                    "use",
-                    format!("registry URL {:?}", url.to_string()),
-                    "it names a user without a password; write user:password@host",
-                ));
-            }
-            (None, _) => {}
+        if let Some((user, password)) = url.login()? {
+            options = options.with_user(user, password);
         }
-        let (next, current) = (AtomicUsize::new(0), RwLock::new(None));
-        Ok(Self { hosts, options, tls, patience, timeout: policy.timeout, next, current, address: url.to_string() })
+        Ok(Self { hosts, options, tls, timeout: policy.timeout })
     }
 
     /// The address without credentials.
     pub(crate) fn address(&self) -> &str {
-        &self.address
+        self.hosts.address()
     }
 
     /// The client that works, or worked last.
     pub(crate) fn live(&self) -> Result<Arc<Live>> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        current.ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "reach", &*self.address, "no connection is open at the moment")
-        })
+        self.hosts.live()
     }
 
     pub(crate) fn source_address(&self) -> Option<IpAddr> {
@@ -88,38 +66,11 @@ impl Connection {
 
     /// Gives the client up and tries each host once, beginning after the one that failed.
     pub(crate) async fn connect(&self, probe_key: &str) -> Result<()> {
-        if self.replace(None).is_some() {
-            // The host in use has failed; asking it again first would cost what is left of the TTL.
-            self.next.fetch_add(1, Ordering::Relaxed);
-        }
-        let mut last = None;
-        for _ in 0..self.hosts.len() {
-            let at = self.next.load(Ordering::Relaxed) % self.hosts.len();
-            let host = &self.hosts[at];
-            let error = match timeout(self.patience, self.open(host, probe_key)).await {
-                Ok(Ok(live)) => {
-                    self.replace(Some(Arc::new(live)));
-                    return Ok(());
-                }
-                Ok(Err(error)) => error,
-                Err(_) => Error::new(
-                    ErrorKind::DeadlineExceeded,
-                    "connect to",
-                    host,
-                    format!("no answer within {:?}", self.patience),
-                ),
-            };
-            self.next.store(at + 1, Ordering::Relaxed);
-            // A refusal of the account says more than an unreachable host, and no other host would decide differently.
-            if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::InvalidInput | ErrorKind::Unsupported) {
-                return Err(error);
-            }
-            last = Some(error);
-        }
-        Err(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "connect to", &*self.address, "there is no host")))
+        self.hosts.reconnect(|host| self.open(host, probe_key)).await
     }
 
-    async fn open(&self, host: &str, probe_key: &str) -> Result<Live> {
+    async fn open(&self, host: String, probe_key: &str) -> Result<Live> {
+        let host = &host;
         let (endpoint, options) = match &self.tls {
             None => (format!("http://{host}"), self.options.clone()),
             Some(files) => (format!("https://{host}"), with_tls(self.options.clone(), files, host)?),
@@ -132,13 +83,9 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             Err(error) => return Err(error),
         }
-        let source = source_towards(host).await;
+        let source = source_towards(std::slice::from_ref(host)).await;
         let streams = Streams::new(client.watch_client().max_decoding_message_size(MAX_ANSWER));
         Ok(Live { streams, client, patience: self.timeout, source })
-    }
-
-    fn replace(&self, live: Option<Arc<Live>>) -> Option<Arc<Live>> {
-        std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), live)
     }
 }
 
@@ -151,7 +98,7 @@ fn with_tls(options: ConnectOptions, files: &TlsFiles, _host: &str) -> Result<Co
 #[cfg(not(feature = "tls"))]
 fn with_tls(_options: ConnectOptions, _files: &TlsFiles, host: &str) -> Result<ConnectOptions> {
     let advice = "TLS is not compiled in; build discovery-etcd with the feature \"tls\"";
-    Err(Error::new(ErrorKind::Unsupported, "connect to", host, advice))
+    Err(discovery_core::Error::new(ErrorKind::Unsupported, "connect to", host, advice))
 }
 
 /// Asks for an answer that needs the cluster's consent, so that a member cut off from the others counts as dead.
@@ -160,18 +107,9 @@ pub(crate) async fn ask(client: &Client, key: &str, host: &str) -> Result<()> {
     client.kv_client().get(key, Some(options)).await.map(drop).map_err(|error| classify(error, "reach", host))
 }
 
-/// The local address that a datagram to the host would leave from; none is sent.
-async fn source_towards(host: &str) -> Option<IpAddr> {
-    let target = tokio::net::lookup_host(host).await.ok()?.next()?;
-    let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = tokio::net::UdpSocket::bind(any).await.ok()?;
-    socket.connect(target).await.ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The client's options hold the password.
-        f.debug_struct("Connection").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Connection").field("address", &self.address()).finish_non_exhaustive()
     }
 }

@@ -46,14 +46,11 @@ impl Settings {
         // Notifications and answers share a connection, which needs RESP3. The library's name in CLIENT LIST would cost rights.
         let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         let mut login = plain.clone();
-        match (url.user(), url.password()) {
-            (Some(user), Some(password)) => login = login.set_username(user).set_password(password),
-            (Some(_), None) => {
-                return Err(invalid(
-                    "it names a user without a password; write user:password@host, or default:password@host",
-                ));
-            }
-            (None, _) => {}
+        // As Redis' own tools read it, a password alone is that of the default user.
+        if let (Some(""), Some(password)) = (url.user(), url.password()) {
+            login = login.set_password(password);
+        } else if let Some((user, password)) = url.login()? {
+            login = login.set_username(user).set_password(password);
         }
         let (client, behind) = url.scheme().split_once('+').unwrap_or((url.scheme(), ""));
         let tls = if client == "rediss" { Some(TlsFiles::from_url(options)?) } else { None };
@@ -115,6 +112,8 @@ mod tests {
         assert_eq!(settings.topology, Topology::Sentinel("main".into()));
         assert_eq!((settings.way.login.db(), settings.way.login.username()), (3, Some("app")));
         assert_eq!((settings.sentinel_way.login.password(), settings.sentinel_way.login.username()), (Some("x"), None));
+        let settings = read("redis://:pw@a").unwrap();
+        assert_eq!((settings.way.login.username(), settings.way.login.password()), (None, Some("pw")));
         let settings = read("redis+cluster://a/prod").unwrap();
         assert_eq!((settings.topology, settings.way.login.username()), (Topology::Cluster, None));
         assert_eq!(read("redis://a").unwrap().topology, Topology::Hosts);

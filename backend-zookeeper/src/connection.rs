@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use discovery_core::store::Scope;
+use discovery_core::store::{Scope, source_towards};
 use discovery_core::{Error, ErrorKind, Key, Policy, RegistryUrl, Result, TlsFiles};
 use zookeeper_client::{Client, Connector, Error as ClientError, SessionState};
 
@@ -68,18 +68,7 @@ impl Connection {
             let advice = "TLS is not compiled in; build discovery-zookeeper with the feature \"tls\"";
             return Err(Error::new(ErrorKind::Unsupported, "open", url.to_string(), advice));
         }
-        let credentials = match (url.user(), url.password()) {
-            (Some(user), Some(password)) => Some(format!("{user}:{password}").into_bytes()),
-            (Some(_), None) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidInput,
-                    "use",
-                    format!("registry URL {:?}", url.to_string()),
-                    "it names a user without a password; write user:password@host",
-                ));
-            }
-            (None, _) => None,
-        };
+        let credentials = url.login()?.map(|(user, password)| format!("{user}:{password}").into_bytes());
         let (ttl, patience, current) = (policy.ttl, policy.timeout, RwLock::new(None));
         // The client lowers it to two fifths of the session timeout where that leaves no time for another host.
         let silence = policy.probe + policy.timeout;
@@ -213,20 +202,6 @@ impl Live {
             }
         }
     }
-}
-
-/// The local address that a datagram to the first host that has an address would leave from; none is sent.
-async fn source_towards(hosts: &[String]) -> Option<IpAddr> {
-    for host in hosts {
-        let Some(target) = tokio::net::lookup_host(host).await.ok().and_then(|mut found| found.next()) else {
-            continue;
-        };
-        let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let socket = tokio::net::UdpSocket::bind(any).await.ok()?;
-        socket.connect(target).await.ok()?;
-        return Some(socket.local_addr().ok()?.ip());
-    }
-    None
 }
 
 impl fmt::Debug for Connection {

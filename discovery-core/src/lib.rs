@@ -32,6 +32,7 @@ pub mod conformance;
 mod engine;
 mod error;
 pub mod fixed;
+mod hosts;
 pub mod memory;
 mod model;
 pub mod picker;

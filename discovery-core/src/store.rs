@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use crate::hosts::{Hosts, source_towards};
 use crate::model::Key;
 use crate::{Error, Result};
 

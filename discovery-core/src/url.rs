@@ -76,7 +76,7 @@ impl RegistryUrl {
                 None => (Some(decode(credentials)?), None),
             },
         };
-        if user.as_deref() == Some("") {
+        if user.as_deref() == Some("") && password.as_deref().unwrap_or("").is_empty() {
             return Err(invalid("the user before `@` is empty"));
         }
         let hosts = if hosts.is_empty() {
@@ -102,7 +102,7 @@ impl RegistryUrl {
         &self.scheme
     }
 
-    /// The user, if one is given.
+    /// The user, if one is given; empty for `:password@`, which some stores have a meaning for.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
@@ -110,6 +110,23 @@ impl RegistryUrl {
     /// The password, if one is given. Do not print it.
     pub fn password(&self) -> Option<&str> {
         self.password.as_deref()
+    }
+
+    /// User and password, for a store that wants both or neither. Do not print them.
+    ///
+    /// # Errors
+    /// `InvalidInput` if one is given without the other.
+    pub fn login(&self) -> Result<Option<(&str, &str)>> {
+        let half = |why: &str| {
+            let advice = format!("it names {why}; write user:password@host");
+            Err(Error::invalid("use", format!("registry URL {:?}", self.to_string()), advice))
+        };
+        match (self.user(), self.password()) {
+            (None, _) => Ok(None),
+            (Some(_), None) => half("a user without a password"),
+            (Some(""), _) => half("a password without a user"),
+            (Some(user), Some(password)) => Ok(Some((user, password))),
+        }
     }
 
     /// The hosts as `host:port`, IPv6 in brackets, with `default_port` where none is given.
@@ -252,6 +269,20 @@ mod tests {
         let memory: RegistryUrl = "memory:".parse().unwrap();
         assert_eq!((memory.to_string().as_str(), memory.path()), ("memory:", ""));
         assert_eq!("static:///a:1,b:2".parse::<RegistryUrl>().unwrap().path(), "/a:1,b:2");
+    }
+
+    #[test]
+    fn a_login_is_whole_or_refused() {
+        let login = |text: &str| {
+            let url: RegistryUrl = text.parse().unwrap();
+            url.login().map(|login| login.map(|(user, password)| format!("{user} {password}")))
+        };
+        assert_eq!(login("etcd://h").unwrap(), None);
+        assert_eq!(login("etcd://a:b@h").unwrap().as_deref(), Some("a b"));
+        for (text, said) in [("etcd://a@h", "a user without a password"), ("etcd://:b@h", "a password without a user")]
+        {
+            assert!(login(text).unwrap_err().to_string().contains(said), "{text}");
+        }
     }
 
     #[test]

@@ -3,6 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[cfg(feature = "etcd")]
+mod calls;
+#[cfg(feature = "etcd")]
 mod etcd;
 mod examples;
 mod node;
+#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod registry;
+#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod story;

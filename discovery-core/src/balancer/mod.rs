@@ -88,7 +88,7 @@ impl Balancer {
     /// Outside of a Tokio runtime, as everything that starts tasks.
     pub fn with_options(watch: Watch, factory: impl PickerFactory, options: BalancerOptions) -> Self {
         let receiver = watch.receiver();
-        let first = Selection::build(&receiver.borrow(), None, &factory);
+        let first = Selection::build(&receiver.borrow(), 0, None, &factory);
         let shared = Arc::new(Shared {
             selection: ArcSwap::from_pointee(first),
             built: watch::Sender::new(0),
@@ -162,6 +162,17 @@ impl Balancer {
         self.inner.shared.selection.load().known.to_vec()
     }
 
+    /// How many reachable instances get their share of the picks from now on.
+    ///
+    /// A change of reachability counts against it until a selection heeds it, so that it is never more than there are.
+    pub fn candidates(&self) -> usize {
+        let shared = &self.inner.shared;
+        let selection = shared.selection.load();
+        let unheeded = shared.health.borrow().wrapping_sub(selection.health);
+        let available = selection.members.iter().filter(|member| member.is_available()).count();
+        available.saturating_sub(usize::try_from(unheeded).unwrap_or(usize::MAX))
+    }
+
     /// Tells when somebody else may be picked than before, for those who wait with a condition of their own.
     pub fn selections(&self) -> Selections {
         Selections(self.inner.shared.built.subscribe())
@@ -230,10 +241,10 @@ async fn follow(
             // The sender lives in `shared`, so this cannot fail.
             _ = health.changed() => {}
         }
-        health.mark_unchanged();
+        let heeded = *health.borrow_and_update();
         let begun = std::time::Instant::now();
         let snapshot = receiver.borrow_and_update().clone();
-        let next = Selection::build(&snapshot, Some(&shared.selection.load()), &factory);
+        let next = Selection::build(&snapshot, heeded, Some(&shared.selection.load()), &factory);
         shared.selection.store(Arc::new(next));
         shared.built.send_modify(|count| *count = count.wrapping_add(1));
         // A selection costs what the set is large. Changes that come faster than that are built together, so that building takes a

@@ -11,6 +11,8 @@ use crate::{Error, ErrorKind, State};
 pub(super) struct Selection {
     pub(super) service: Arc<str>,
     pub(super) freshness: Freshness,
+    /// How many changes of reachability it heeds.
+    pub(super) health: u64,
     /// Everybody in the set, sorted by id.
     pub(super) known: Box<[Member]>,
     /// Those that the picker sees, sorted by id.
@@ -19,7 +21,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn build(snapshot: &Snapshot, before: Option<&Self>, factory: &dyn PickerFactory) -> Self {
+    pub(super) fn build(snapshot: &Snapshot, health: u64, before: Option<&Self>, factory: &dyn PickerFactory) -> Self {
         let known = carry_over(snapshot, before.map_or(&[], |selection| &selection.known));
         let members = eligible(&known);
         // A change of freshness, or of somebody who is not picked, is no reason to begin anew.
@@ -27,7 +29,8 @@ impl Selection {
             Some(before) if same(&before.members, &members) => before.picker.clone(),
             _ => factory.build(&members).into(),
         };
-        Self { service: snapshot.service().into(), freshness: snapshot.freshness().clone(), known, members, picker }
+        let (service, freshness) = (snapshot.service().into(), snapshot.freshness().clone());
+        Self { service, freshness, health, known, members, picker }
     }
 
     pub(super) fn member(&self, id: &str) -> Option<&Member> {

@@ -132,6 +132,24 @@ async fn p04_the_unreachable_are_picked_only_if_all_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p05_who_comes_and_goes_is_a_candidate_once_its_share_is_settled() {
+    let (_, backend, _) = opened();
+    let _held = [registered(&backend, instance("a", 1)).await, registered(&backend, instance("b", 1)).await];
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    knows(&balancer, &["a", "b"]).await;
+    assert_eq!(balancer.candidates(), 2);
+    // It is back before a selection without it was built; that one may still be under way.
+    balancer.set_available("a", false);
+    balancer.set_available("a", true);
+    assert_eq!(balancer.candidates(), 0);
+    balancer.selections().changed().await;
+    assert_eq!(balancer.candidates(), 2);
+    balancer.set_available("a", false);
+    balancer.selections().changed().await;
+    assert_eq!(balancer.candidates(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r09_the_draining_are_picked_only_if_all_are() {
     let (_, backend, _) = opened();
     let a = registered(&backend, instance("a", 1)).await;

@@ -79,9 +79,11 @@ impl Channel {
         self.inner.fleet.balancer().clone()
     }
 
-    /// How many instances are connected right now.
+    /// How many instances are connected right now and take their share of the calls.
     pub fn connected(&self) -> usize {
-        self.inner.fleet.connected()
+        let fleet = &self.inner.fleet;
+        // Who has just connected is picked from the balancer's next selection on.
+        fleet.connected().min(fleet.balancer().candidates())
     }
 }
 
