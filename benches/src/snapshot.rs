@@ -2,6 +2,7 @@
 
 mod etcd;
 mod redis;
+mod zookeeper;
 
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,9 @@ pub(crate) trait Rival: Send {
 pub(crate) async fn run() -> Result<()> {
     if discovery_harness::available("etcd")? {
         compare("etcd", etcd::Etcd::start().await?).await?;
+    }
+    if discovery_harness::ZooKeeper::available()? {
+        compare("zookeeper", zookeeper::ZooKeeper::start().await?).await?;
     }
     if discovery_harness::available("redis-server")? {
         compare("redis", redis::Redis::start().await?).await?;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::ledger::Ledger;
 use super::link::Link;
 use super::model::{Hold, Model};
-use crate::model::decode;
+use crate::model::{Key, decode};
 use crate::set::InstanceSet;
 use crate::snapshot::{Freshness, Since, Snapshot};
 use crate::store::{RawChange, RawRecord};
@@ -70,6 +70,8 @@ impl Instances {
     /// Reads one record; the instance goes into the set, and the entry says what the store has.
     fn read(&mut self, record: &RawRecord, hash: u64, before: Option<Arc<str>>) -> (Entry, bool) {
         let key = self.link.store.parse_key(&record.key).filter(|key| key.service == self.service);
+        // All instances share one name of their service.
+        let key = key.map(|key| Key { service: self.service.clone(), id: key.id });
         let limit = self.link.store.capabilities().max_record;
         let decoded = match &key {
             None => Err(corrupt(&record.key, "the key is not one of this layout")),
@@ -164,7 +166,7 @@ impl Model for Instances {
     fn full(&mut self, revision: u64, records: Vec<RawRecord>, gap: bool) -> bool {
         self.reports_left = MAX_REPORTS;
         let before = self.set.len();
-        let mut old = self.ledger.replace(revision, HashMap::new());
+        let mut old = self.ledger.replace(revision, HashMap::with_capacity(records.len()));
         let mut effect = !self.loaded;
         for record in records {
             let hash = hash(&record.value);

@@ -1,5 +1,6 @@
 //! Where an instance answers: a scheme and an authority.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -29,7 +30,7 @@ impl Endpoint {
         if port == 0 {
             return Err(Error::invalid("use", subject(), "port 0 is nobody's address; give the bound port"));
         }
-        Ok(Self { scheme: scheme.to_ascii_lowercase().into(), host: host.into(), port })
+        Ok(Self { scheme: lower(scheme).into(), host: host.into(), port })
     }
 
     /// The scheme, in lower case.
@@ -102,7 +103,16 @@ fn check_scheme(scheme: &str) -> Result<(), &'static str> {
     }
 }
 
-fn normal_host(host: &str) -> Result<String, &'static str> {
+/// Nearly everything that is read is in lower case already.
+fn lower(text: &str) -> Cow<'_, str> {
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(text.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+fn normal_host(host: &str) -> Result<Cow<'_, str>, &'static str> {
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     if bare.is_empty() || bare == "*" {
         return Err("a wildcard or empty host is nobody's address; give the address that others can reach");
@@ -117,9 +127,11 @@ fn normal_host(host: &str) -> Result<String, &'static str> {
             return Err("a wildcard host is nobody's address; give the address that others can reach");
         }
         return match (ip, zone) {
-            (IpAddr::V6(v6), Some(zone)) => zoned(v6, zone),
+            (IpAddr::V6(v6), Some(zone)) => zoned(v6, zone).map(Cow::Owned),
             (_, Some(_)) => Err("only an IPv6 address has a zone"),
-            (ip, None) => Ok(ip.to_string()),
+            // There is one way to write it.
+            (IpAddr::V4(_), None) => Ok(Cow::Borrowed(address)),
+            (IpAddr::V6(v6), None) => Ok(Cow::Owned(v6.to_string())),
         };
     }
     let labels_ok = bare.len() <= 253
@@ -136,7 +148,7 @@ fn normal_host(host: &str) -> Result<String, &'static str> {
     if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") {
         return Err("the host is a malformed IPv4 address");
     }
-    Ok(bare.to_ascii_lowercase())
+    Ok(lower(bare))
 }
 
 fn zoned(address: Ipv6Addr, zone: &str) -> Result<String, &'static str> {

@@ -41,7 +41,7 @@ pub struct Instance {
     state: State,
     started_at: u64,
     /// Fields of the record that this release does not know; they survive a round trip.
-    pub(super) unknown: Arc<Map<String, Value>>,
+    pub(super) unknown: Option<Arc<Map<String, Value>>>,
 }
 
 impl Instance {
@@ -57,7 +57,7 @@ impl Instance {
             metadata: BTreeMap::new(),
             state: State::Serving,
             started_at: None,
-            unknown: Arc::default(),
+            unknown: None,
             error: None,
         }
     }
@@ -157,7 +157,7 @@ pub struct InstanceBuilder {
     metadata: BTreeMap<Arc<str>, Arc<str>>,
     state: State,
     started_at: Option<u64>,
-    unknown: Arc<Map<String, Value>>,
+    unknown: Option<Arc<Map<String, Value>>>,
     error: Option<Error>,
 }
 
@@ -227,7 +227,7 @@ impl InstanceBuilder {
     }
 
     pub(super) fn unknown(mut self, unknown: Map<String, Value>) -> Self {
-        self.unknown = Arc::new(unknown);
+        self.unknown = (!unknown.is_empty()).then(|| Arc::new(unknown));
         self
     }
 

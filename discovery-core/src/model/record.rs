@@ -24,28 +24,63 @@ pub const RECORD_VERSION: u32 = 1;
 
 /// The record as JSON has it. Reading is by hand below: a derived reader with a place for unknown fields buffers every field twice.
 #[derive(Default, Serialize)]
-struct Record {
+struct Record<'a> {
     v: Option<u32>,
-    id: Option<String>,
-    service: Option<String>,
-    endpoints: Vec<String>,
+    id: Option<Text<'a>>,
+    service: Option<Text<'a>>,
+    endpoints: Vec<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    zone: Option<String>,
+    zone: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
+    version: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<BTreeMap<String, String>>,
+    metadata: Option<BTreeMap<Text<'a>, Text<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<String>,
+    state: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<u64>,
     #[serde(flatten)]
     unknown: Map<String, Value>,
 }
 
-impl<'de> Deserialize<'de> for Record {
+/// Text that is borrowed from the record wherever it has no escapes; a plain `Cow` would always be copied.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+struct Text<'a>(Cow<'a, str>);
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(AnyText)
+    }
+}
+
+struct AnyText;
+
+impl<'de> Visitor<'de> for AnyText {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Record<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields)
     }
@@ -54,16 +89,16 @@ impl<'de> Deserialize<'de> for Record {
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
-    type Value = Record;
+    type Value = Record<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a record, which is a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record<'de>, A::Error> {
         let mut record = Record::default();
-        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-            match &*name {
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            match &*name.0 {
                 "v" => record.v = map.next_value()?,
                 "id" => record.id = map.next_value()?,
                 "service" => record.service = map.next_value()?,
@@ -74,7 +109,7 @@ impl<'de> Visitor<'de> for Fields {
                 "metadata" => record.metadata = map.next_value()?,
                 "state" => record.state = map.next_value()?,
                 "started_at" => record.started_at = map.next_value()?,
-                _ => _ = record.unknown.insert(name.into_owned(), map.next_value()?),
+                _ => _ = record.unknown.insert(name.0.into_owned(), map.next_value()?),
             }
         }
         Ok(record)
@@ -92,19 +127,20 @@ pub struct Decoded {
 
 /// Writes an instance as a record.
 pub fn encode(instance: &Instance) -> Vec<u8> {
-    let metadata: BTreeMap<_, _> = instance.metadata_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let metadata: BTreeMap<_, _> = instance.metadata_iter().map(|(k, v)| (k.into(), v.into())).collect();
+    let endpoints: Vec<_> = instance.endpoints().iter().map(ToString::to_string).collect();
     let record = Record {
         v: Some(RECORD_VERSION),
-        id: Some(instance.id().to_owned()),
-        service: Some(instance.service().to_owned()),
-        endpoints: instance.endpoints().iter().map(ToString::to_string).collect(),
+        id: Some(instance.id().into()),
+        service: Some(instance.service().into()),
+        endpoints: endpoints.iter().map(|endpoint| endpoint.as_str().into()).collect(),
         weight: Some(instance.weight().into()),
-        zone: instance.zone().map(str::to_owned),
-        version: instance.version().map(str::to_owned),
+        zone: instance.zone().map(Text::from),
+        version: instance.version().map(Text::from),
         metadata: (!metadata.is_empty()).then_some(metadata),
-        state: Some(state_text(instance.state()).to_owned()),
+        state: Some(state_text(instance.state()).into()),
         started_at: Some(instance.started_at_millis()),
-        unknown: (*instance.unknown).clone(),
+        unknown: instance.unknown.as_deref().cloned().unwrap_or_default(),
     };
     // Strings, numbers and maps with string keys always have a JSON form.
     serde_json::to_vec(&record).unwrap_or_default()
@@ -116,7 +152,7 @@ pub fn encode(instance: &Instance) -> Vec<u8> {
 /// `Corrupt`, saying what is wrong with it.
 pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     let corrupt = |why: String| Error::new(ErrorKind::Corrupt, "read record", key.to_string(), why);
-    let record: Record = serde_json::from_slice(value).map_err(|e| corrupt(format!("not a record: {e}")))?;
+    let record: Record<'_> = serde_json::from_slice(value).map_err(|e| corrupt(format!("not a record: {e}")))?;
     match record.v {
         Some(version) if version <= RECORD_VERSION => {}
         Some(version) => {
@@ -126,16 +162,17 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
         }
         None => return Err(corrupt("it has no format version `v`".to_owned())),
     }
-    if record.service.as_deref() != Some(&*key.service) || record.id.as_deref() != Some(&*key.id) {
-        return Err(corrupt(format!("it says it is {:?}/{:?}", record.service, record.id)));
+    let (service, id) = (text(&record.service), text(&record.id));
+    if service != Some(&key.service) || id != Some(&key.id) {
+        return Err(corrupt(format!("it says it is {service:?}/{id:?}")));
     }
     let endpoints = record
         .endpoints
         .iter()
-        .map(|text| Endpoint::parse(text, None))
+        .map(|text| Endpoint::parse(&text.0, None))
         .collect::<Result<Vec<_>>>()
         .map_err(|e| corrupt(e.to_string()))?;
-    let state = match record.state.as_deref() {
+    let state = match text(&record.state) {
         None | Some("serving") => State::Serving,
         Some("draining") => State::Draining,
         Some(other) => return Err(corrupt(format!("unknown state {other:?}"))),
@@ -149,16 +186,20 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
         .started_at_millis(Some(record.started_at.unwrap_or(0)))
         .unknown(record.unknown);
     if let Some(zone) = record.zone {
-        builder = builder.zone(zone);
+        builder = builder.zone(&*zone.0);
     }
     if let Some(version) = record.version {
-        builder = builder.version(version);
+        builder = builder.version(&*version.0);
     }
     for (name, value) in record.metadata.unwrap_or_default() {
-        builder = builder.metadata(name, value);
+        builder = builder.metadata(&*name.0, &*value.0);
     }
     let instance = builder.build().map_err(|e| corrupt(e.to_string()))?;
     Ok(Decoded { instance, repaired })
+}
+
+fn text<'a>(text: &'a Option<Text<'_>>) -> Option<&'a str> {
+    text.as_ref().map(|text| &*text.0)
 }
 
 /// A missing weight is the default; a number that is not a weight is replaced by the default and reported.
