@@ -27,6 +27,7 @@
 
 pub mod advertise;
 mod balancer;
+mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod engine;
@@ -42,7 +43,8 @@ mod snapshot;
 pub mod store;
 mod url;
 
-pub use balancer::{Balancer, BalancerOptions, Outcome, Pick, Selections, StalePolicy};
+pub use balancer::{Balancer, BalancerOptions, Outcome, Pick, Reader, Selections, StalePolicy};
+pub use clock::{Clock, ManualClock, Moment};
 pub use engine::{Backoff, Brake, Engine, Policy};
 pub use error::{Error, ErrorKind, Result};
 pub use model::{

@@ -1,11 +1,16 @@
 //! The balancer: a watch, a picker and the health of the members behind one atomic pointer.
 
+mod flight;
+mod health;
+mod latency;
+mod member;
+mod options;
+mod reader;
 mod selection;
-mod stats;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,43 +18,21 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-pub use stats::{Member, Outcome, Pick};
+pub use flight::{Outcome, Pick};
+pub use member::Member;
+pub use options::{BalancerOptions, StalePolicy};
+pub use reader::Reader;
 
+use crate::clock::Moment;
 use crate::picker::{Context, PickerFactory};
 use crate::snapshot::Snapshot;
 use crate::{Error, ErrorKind, Freshness, Result, Watch};
-use selection::Selection;
+use health::{Bell, Objection};
+use latency::Timing;
+use selection::{Builder, Selection};
 
 /// Selections that are built faster than this are built at once, however many come.
 const FREE_BUILD: Duration = Duration::from_micros(500);
-
-/// Whether a set that does not follow the store any more is picked from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum StalePolicy {
-    /// Pick from it, however old it is: instances outlive their registry more often than not.
-    #[default]
-    Serve,
-    /// Refuse once it is older than this.
-    RefuseAfter(Duration),
-}
-
-/// How a balancer behaves.
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct BalancerOptions {
-    /// Whether a stale set is picked from.
-    pub stale: StalePolicy,
-}
-
-impl BalancerOptions {
-    /// Sets whether a stale set is picked from.
-    #[must_use]
-    pub fn with_stale(mut self, stale: StalePolicy) -> Self {
-        self.stale = stale;
-        self
-    }
-}
 
 /// Picks an instance for each request. Clones share everything.
 ///
@@ -67,10 +50,12 @@ struct Inner {
 struct Shared {
     /// Written by the task alone; readers never block it nor each other.
     selection: ArcSwap<Selection>,
+    /// The number of the selection, stored after it.
+    number: AtomicU64,
     /// Counts selections, to wake those that wait for an instance.
     built: watch::Sender<u64>,
-    /// Counts changes of reachability, to wake the task.
-    health: watch::Sender<u64>,
+    /// Rings when somebody's health changes, to wake the task.
+    bell: Bell,
     /// Whether no other set will come. Set before the last selection is announced, and read by those who were woken by it.
     closed: AtomicBool,
     options: BalancerOptions,
@@ -88,16 +73,24 @@ impl Balancer {
     /// Outside of a Tokio runtime, as everything that starts tasks.
     pub fn with_options(watch: Watch, factory: impl PickerFactory, options: BalancerOptions) -> Self {
         let receiver = watch.receiver();
-        let first = Selection::build(&receiver.borrow(), 0, None, &factory);
+        let bell = Bell::new();
+        let builder = Builder { factory, bell: bell.clone(), clock: options.clock.clone() };
+        let first = builder.build(&receiver.borrow(), None);
         let shared = Arc::new(Shared {
+            number: AtomicU64::new(first.number),
             selection: ArcSwap::from_pointee(first),
             built: watch::Sender::new(0),
-            health: watch::Sender::new(0),
+            bell,
             closed: AtomicBool::new(false),
             options,
         });
-        let task = tokio::spawn(follow(shared.clone(), watch, receiver, factory)).abort_handle();
+        let task = tokio::spawn(follow(shared.clone(), watch, receiver, builder)).abort_handle();
         Self { inner: Arc::new(Inner { shared, task }) }
+    }
+
+    /// A balancer for one task, which picks faster.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.clone())
     }
 
     /// Picks an instance now.
@@ -105,7 +98,10 @@ impl Balancer {
     /// # Errors
     /// `NoInstance`, saying which service, how many are known, how stale the set is, and the store's last error.
     pub fn pick(&self, context: &Context<'_>) -> Result<Pick> {
-        self.inner.shared.pick(context)
+        let shared = &self.inner.shared;
+        let selection = shared.selection.load();
+        let at = selection.is_timed.then(|| shared.options.clock.now());
+        shared.pick(&selection, context, at.unwrap_or_default(), at.map_or(Timing::Off, Timing::Since))
     }
 
     /// Picks an instance, waiting for one up to `timeout`.
@@ -151,9 +147,8 @@ impl Balancer {
     ///
     /// The next pick heeds it; an instance that is unreachable is picked only if all are (P4).
     pub fn set_available(&self, id: &str, available: bool) {
-        let shared = &self.inner.shared;
-        if shared.selection.load().member(id).is_some_and(|member| member.set_available(available)) {
-            shared.health.send_modify(|changes| *changes = changes.wrapping_add(1));
+        if let Some(member) = self.inner.shared.selection.load().member(id) {
+            member.cell().flights().health.set(Objection::Unreachable, !available);
         }
     }
 
@@ -168,7 +163,7 @@ impl Balancer {
     pub fn candidates(&self) -> usize {
         let shared = &self.inner.shared;
         let selection = shared.selection.load();
-        let unheeded = shared.health.borrow().wrapping_sub(selection.health);
+        let unheeded = shared.bell.rings().wrapping_sub(selection.health);
         let available = selection.members.iter().filter(|member| member.is_available()).count();
         available.saturating_sub(usize::try_from(unheeded).unwrap_or(usize::MAX))
     }
@@ -202,23 +197,34 @@ impl Selections {
 }
 
 impl Shared {
-    fn pick(&self, context: &Context<'_>) -> Result<Pick> {
-        let selection = self.selection.load();
+    #[inline]
+    fn is_older(&self, selection: &Selection) -> bool {
+        self.number.load(Ordering::Acquire) != selection.number
+    }
+
+    #[inline]
+    fn pick(&self, selection: &Selection, context: &Context<'_>, now: Moment, timing: Timing) -> Result<Pick> {
         if let (StalePolicy::RefuseAfter(limit), Some(since)) = (self.options.stale, selection.freshness.since())
             && !selection.members.is_empty()
             && since.elapsed() > limit
         {
             return Err(selection.too_stale());
         }
-        let members = &selection.members;
-        let picked = selection.picker.pick(members, context).filter(|index| *index < members.len());
-        let Some(index) = picked else {
+        let members = &*selection.members;
+        let picked = match timing {
+            Timing::Off => selection.picker.pick(members, context),
+            _ => selection.picker.pick(members, &context.at(now)),
+        };
+        let Some(member) = picked.and_then(|index| members.get(index)) else {
             return Err(selection.nobody());
         };
-        // Somebody may have become unreachable since the selection was built; its neighbours stand in until the next one.
-        let (before, from) = members.split_at(index);
-        let member = from.iter().chain(before).find(|member| member.is_available()).unwrap_or(&members[index]);
-        Ok(member.begin())
+        if member.is_available() {
+            return Ok(member.begin(timing));
+        }
+        // It may have become unavailable since the selection was built; its neighbours stand in until the next one.
+        let (before, from) = members.split_at(picked.unwrap_or(0));
+        let stand_in = from.iter().chain(before).find(|member| member.is_available());
+        Ok(stand_in.unwrap_or(member).begin(timing))
     }
 }
 
@@ -226,29 +232,31 @@ async fn follow(
     shared: Arc<Shared>,
     watch: Watch,
     mut receiver: watch::Receiver<Arc<Snapshot>>,
-    factory: impl PickerFactory,
+    builder: Builder<impl PickerFactory>,
 ) {
-    let mut health = shared.health.subscribe();
+    let mut bell = shared.bell.listen();
     receiver.mark_changed();
     let mut watch = Some(watch);
     loop {
         tokio::select! {
             changed = receiver.changed(), if watch.is_some() => if changed.is_err() {
-                // The backend was closed: the last set stays usable, and reachability still counts.
+                // The backend was closed: the last set stays usable, and health still counts.
                 watch = None;
                 shared.closed.store(true, Ordering::Release);
             },
             // The sender lives in `shared`, so this cannot fail.
-            _ = health.changed() => {}
+            _ = bell.changed() => {}
         }
-        let heeded = *health.borrow_and_update();
+        bell.mark_unchanged();
         let begun = std::time::Instant::now();
         let snapshot = receiver.borrow_and_update().clone();
-        let next = Selection::build(&snapshot, heeded, Some(&shared.selection.load()), &factory);
+        let next = builder.build(&snapshot, Some(&shared.selection.load()));
+        let number = next.number;
         shared.selection.store(Arc::new(next));
+        shared.number.store(number, Ordering::Release);
         shared.built.send_modify(|count| *count = count.wrapping_add(1));
         // A selection costs what the set is large. Changes that come faster than that are built together, so that building takes a
-        // tenth of a core at most (L3); meanwhile a pick still heeds who is unreachable.
+        // tenth of a core at most (L3); meanwhile a pick still heeds who is unavailable.
         let spent = begun.elapsed();
         if spent > FREE_BUILD {
             tokio::time::sleep(spent * 9).await;
@@ -276,12 +284,21 @@ impl fmt::Debug for Balancer {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::Member;
+    use super::flight::Cell;
+    use super::health::{Bell, Health};
     use crate::Instance;
+    use crate::clock::Clock;
     use std::sync::Arc;
 
     pub(crate) fn member(id: &str, weight: u32) -> Member {
+        timed_member(id, weight, &Clock::default())
+    }
+
+    pub(crate) fn timed_member(id: &str, weight: u32, clock: &Clock) -> Member {
         let builder = Instance::builder("s").id(id).endpoint("grpc://h:1").weight(weight);
-        Member::new(Arc::new(builder.build().unwrap()))
+        let instance = Arc::new(builder.build().unwrap());
+        let cell = Cell::new(instance.clone(), Health::new(5, Bell::new()), clock.clone());
+        Member::new(instance, weight, Arc::new(cell))
     }
 
     /// Members with these weights, with ids in their order.

@@ -3,36 +3,91 @@
 use std::sync::Arc;
 
 use super::Member;
+use super::flight::Cell;
+use super::health::{Bell, Health};
+use crate::clock::Clock;
 use crate::picker::{Picker, PickerFactory};
 use crate::snapshot::{Freshness, Snapshot};
 use crate::{Error, ErrorKind, State};
 
+/// Failures in a row that somebody has to look at. Envoy's `consecutive_5xx`.
+const ALARM: u32 = 5;
+
 /// One membership and its picker, behind one atomic pointer.
 pub(super) struct Selection {
+    /// Counts selections.
+    pub(super) number: u64,
     pub(super) service: Arc<str>,
     pub(super) freshness: Freshness,
-    /// How many changes of reachability it heeds.
+    /// How many changes of health it heeds.
     pub(super) health: u64,
     /// Everybody in the set, sorted by id.
     pub(super) known: Box<[Member]>,
     /// Those that the picker sees, sorted by id.
     pub(super) members: Box<[Member]>,
     pub(super) picker: Arc<dyn Picker>,
+    /// Whether the picker goes by time.
+    pub(super) is_timed: bool,
+}
+
+/// What selections are built with.
+pub(super) struct Builder<F> {
+    pub(super) factory: F,
+    pub(super) bell: Bell,
+    pub(super) clock: Clock,
+}
+
+impl<F: PickerFactory> Builder<F> {
+    pub(super) fn build(&self, snapshot: &Snapshot, before: Option<&Selection>) -> Selection {
+        // Read first: what rings while this is built is heeded by the next one.
+        let health = self.bell.rings();
+        let known = self.carry_over(snapshot, before.map_or(&[], |selection| &selection.known));
+        let members = eligible(&known);
+        // A change of freshness, or of somebody who is not picked, is no reason to begin anew.
+        let picker: Arc<dyn Picker> = match before {
+            Some(before) if same(&before.members, &members) => before.picker.clone(),
+            _ => self.factory.build(&members).into(),
+        };
+        let (service, freshness) = (snapshot.service().into(), snapshot.freshness().clone());
+        let number = before.map_or(0, |before| before.number + 1);
+        let is_timed = picker.is_timed();
+        Selection { number, service, freshness, health, known, members, picker, is_timed }
+    }
+
+    /// Gives every instance its cell from before; both lists are sorted by id, so one walk suffices.
+    fn carry_over(&self, snapshot: &Snapshot, before: &[Member]) -> Box<[Member]> {
+        let mut before = before.iter().peekable();
+        let carried = snapshot.instances().iter().map(|instance| {
+            while before.next_if(|member| member.instance().id() < instance.id()).is_some() {}
+            match before.next_if(|member| member.instance().id() == instance.id()) {
+                Some(member) if Arc::ptr_eq(member.instance(), instance) => member.clone(),
+                Some(member) => {
+                    member.cell().renew(instance.clone());
+                    Member::new(instance.clone(), instance.weight(), member.cell().clone())
+                }
+                None => {
+                    let health = Health::new(ALARM, self.bell.clone());
+                    let cell = Cell::new(instance.clone(), health, self.clock.clone());
+                    Member::new(instance.clone(), instance.weight(), Arc::new(cell))
+                }
+            }
+        });
+        carried.collect()
+    }
+}
+
+impl std::fmt::Debug for Selection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (known, members) = (self.known.len(), self.members.len());
+        f.debug_struct("Selection")
+            .field("service", &self.service)
+            .field("known", &known)
+            .field("members", &members)
+            .finish()
+    }
 }
 
 impl Selection {
-    pub(super) fn build(snapshot: &Snapshot, health: u64, before: Option<&Self>, factory: &dyn PickerFactory) -> Self {
-        let known = carry_over(snapshot, before.map_or(&[], |selection| &selection.known));
-        let members = eligible(&known);
-        // A change of freshness, or of somebody who is not picked, is no reason to begin anew.
-        let picker = match before {
-            Some(before) if same(&before.members, &members) => before.picker.clone(),
-            _ => factory.build(&members).into(),
-        };
-        let (service, freshness) = (snapshot.service().into(), snapshot.freshness().clone());
-        Self { service, freshness, health, known, members, picker }
-    }
-
     pub(super) fn member(&self, id: &str) -> Option<&Member> {
         let at = self.known.binary_search_by(|member| member.instance().id().cmp(id)).ok()?;
         self.known.get(at)
@@ -70,22 +125,6 @@ impl Selection {
 
 fn same(before: &[Member], now: &[Member]) -> bool {
     before.len() == now.len() && before.iter().zip(now).all(|(a, b)| a.is_same(b))
-}
-
-/// Gives every instance its counters from before; both lists are sorted by id, so one walk suffices.
-fn carry_over(snapshot: &Snapshot, before: &[Member]) -> Box<[Member]> {
-    let mut before = before.iter().peekable();
-    snapshot
-        .instances()
-        .iter()
-        .map(|instance| {
-            while before.next_if(|member| member.instance().id() < instance.id()).is_some() {}
-            match before.next_if(|member| member.instance().id() == instance.id()) {
-                Some(member) => member.renewed(instance),
-                None => Member::new(instance.clone()),
-            }
-        })
-        .collect()
 }
 
 /// Those with weight (P2), narrowed to the best that there are: serving and reachable, draining and reachable, serving, draining (P4).

@@ -10,17 +10,20 @@
 //! - **P4** With every instance unreachable the balancer falls back to all of them instead of failing.
 //! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth.
 
-mod p2c;
+mod ewma;
+mod power_of_two;
 mod random;
 mod round_robin;
 mod weighted;
 
-pub use p2c::PowerOfTwo;
+pub use ewma::PeakEwma;
+pub use power_of_two::PowerOfTwo;
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use weighted::WeightedRoundRobin;
 
 pub use crate::balancer::Member;
+use crate::clock::Moment;
 
 /// What a picker may know about the request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,6 +33,7 @@ pub struct Context<'a> {
     pub method: Option<&'a str>,
     /// What requests of one session have in common, for pickers that keep them together.
     pub key: Option<&'a [u8]>,
+    now: Moment,
 }
 
 impl<'a> Context<'a> {
@@ -37,6 +41,17 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn with_method(mut self, method: &'a str) -> Self {
         self.method = Some(method);
+        self
+    }
+
+    /// When the pick is made, for pickers that [go by time](Picker::is_timed).
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    #[inline]
+    pub(crate) fn at(mut self, now: Moment) -> Self {
+        self.now = now;
         self
     }
 
@@ -52,6 +67,11 @@ impl<'a> Context<'a> {
 pub trait Picker: Send + Sync + 'static {
     /// The index of the member that takes the request; `None` if there is none. An index out of bounds counts as none.
     fn pick(&self, members: &[Member], context: &Context<'_>) -> Option<usize>;
+
+    /// Whether it goes by time: only then [`Context::now`] and [`Member::latency`] are kept, since reading a clock costs more than a pick.
+    fn is_timed(&self) -> bool {
+        false
+    }
 }
 
 /// Builds a picker for a membership. One factory serves one balancer.

@@ -70,7 +70,7 @@ impl Schedule {
 
 impl PickerFactory for WeightedRoundRobin {
     fn build(&self, members: &[Member]) -> Box<dyn Picker> {
-        let weights: Vec<_> = members.iter().map(|member| member.instance().weight()).collect();
+        let weights: Vec<_> = members.iter().map(|member| member.weight()).collect();
         let weights = reduced(&weights);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // The same members with the same shares go on where they are: a change of metadata is no reason to begin anew.

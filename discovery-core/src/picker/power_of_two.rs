@@ -9,19 +9,32 @@ use super::{Context, Member, Picker, PickerFactory};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PowerOfTwo;
 
+/// Draws two different indexes below `n`; `None` if there are none.
+///
+/// Source of drawing a number below `n` by a product: D. Lemire, "Fast Random Integer Generation in an Interval" (ACM TOMACS 2019),
+/// without its rejection: below a million members the shares differ by less than one in 4,000.
+#[inline]
+pub(super) fn two(n: usize) -> Option<(usize, usize)> {
+    let n = u32::try_from(n).ok().filter(|n| *n >= 2)?;
+    let random = fastrand::u64(..);
+    let below = |random: u64, n: u32| (((random & u64::from(u32::MAX)) * u64::from(n)) >> 32) as usize;
+    let a = below(random, n);
+    // The second is drawn from the others, so that it is never the first again.
+    let b = a + 1 + below(random >> 32, n - 1);
+    let n = n as usize;
+    Some((a, if b >= n { b - n } else { b }))
+}
+
 impl Picker for PowerOfTwo {
+    #[inline]
     fn pick(&self, members: &[Member], _context: &Context<'_>) -> Option<usize> {
-        let n = members.len();
-        if n < 2 {
-            return (n == 1).then_some(0);
-        }
-        let a = fastrand::usize(..n);
-        // The second is drawn from the others, so that it is never the first again.
-        let b = (a + 1 + fastrand::usize(..n - 1)) % n;
+        let Some((a, b)) = two(members.len()) else {
+            return (members.len() == 1).then_some(0);
+        };
         let (first, second) = (&members[a], &members[b]);
-        // (pending + 1) / weight, compared without dividing; both factors fit 33 bits, so the products fit 128.
-        let cost_a = (u128::from(first.pending()) + 1) * u128::from(second.instance().weight());
-        let cost_b = (u128::from(second.pending()) + 1) * u128::from(first.instance().weight());
+        // (pending + 1) / weight, compared without dividing: pending is capped at 2^32 - 1, so the products fit 64 bits.
+        let cost_a = u64::from(first.pending().saturating_add(1)) * u64::from(second.weight());
+        let cost_b = u64::from(second.pending().saturating_add(1)) * u64::from(first.weight());
         Some(if cost_b < cost_a { b } else { a })
     }
 }
@@ -46,7 +59,7 @@ mod tests {
     #[test]
     fn the_loaded_member_is_avoided() {
         let members = members(&[1, 1, 1]);
-        let _busy: Vec<_> = (0..5).map(|_| members[1].begin()).collect();
+        let _busy: Vec<_> = (0..5).map(|_| members[1].begin_at(None)).collect();
         for _ in 0..1_000 {
             // Every pair has a member without load, and a loaded one never wins against it.
             assert_ne!(PowerOfTwo.pick(&members, &Context::default()), Some(1));

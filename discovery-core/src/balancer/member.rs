@@ -1,0 +1,87 @@
+//! One instance as a picker sees it.
+
+use std::sync::Arc;
+
+use super::flight::{Cell, Outcome, Pick};
+use super::health::Objection;
+use super::latency::Timing;
+use crate::Instance;
+use crate::clock::Moment;
+
+/// One instance that may be picked, with its weight of the moment and what is known of its requests.
+#[derive(Debug, Clone)]
+pub struct Member {
+    instance: Arc<Instance>,
+    weight: u32,
+    cell: Arc<Cell>,
+}
+
+impl Member {
+    pub(super) fn new(instance: Arc<Instance>, weight: u32, cell: Arc<Cell>) -> Self {
+        Self { instance, weight, cell }
+    }
+
+    /// The instance, as its record was when this membership was built.
+    pub fn instance(&self) -> &Arc<Instance> {
+        &self.instance
+    }
+
+    /// Its weight at the moment: that of its record, less while it starts slowly. Never 0 for a member that a picker sees.
+    #[inline]
+    pub fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    /// How many requests of this process are in flight there.
+    #[inline]
+    pub fn pending(&self) -> u32 {
+        self.cell.pending()
+    }
+
+    /// How many requests ended this way.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.cell.flights().count(outcome)
+    }
+
+    /// What an answer is expected to take in nanoseconds: a peak-sensitive average that fades by 1/e in ten seconds, or, if that is
+    /// more, how long nothing has ended while `pending` requests are in flight. `None` if nothing is known, or if the picker does not go by
+    /// time.
+    #[inline]
+    pub fn latency(&self, now: Moment, pending: u32) -> Option<f32> {
+        self.cell.flights().latency.expected(now, pending)
+    }
+
+    /// Whether nobody objects to it: it is reachable, passes its health checks and is not ejected.
+    #[inline]
+    pub fn is_available(&self) -> bool {
+        self.cell.flights().health.is_good()
+    }
+
+    /// Whether whoever keeps the connections says that it can be reached.
+    pub fn is_reachable(&self) -> bool {
+        !self.cell.flights().health.has(Objection::Unreachable)
+    }
+
+    pub(super) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    /// Begins a request.
+    #[inline]
+    pub(super) fn begin(&self, timing: Timing) -> Pick {
+        self.cell.begin(timing)
+    }
+
+    /// Begins a request that is timed from this moment on, or not.
+    #[cfg(test)]
+    pub(crate) fn begin_at(&self, at: Option<Moment>) -> Pick {
+        self.begin(at.map_or(Timing::Off, Timing::Since))
+    }
+
+    /// Whether it is the same record under the same weight.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.instance, &other.instance)
+            && self.weight == other.weight
+            && Arc::ptr_eq(&self.cell, &other.cell)
+    }
+}
