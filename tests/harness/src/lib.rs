@@ -7,6 +7,7 @@
 //! [`ServerProcess`] starts, freezes and ends any server program, and does not let it outlive the test process.
 //! [`Port`] reserves a loopback port against all other tests on the machine.
 //! `Certificates` (feature `certificates`) are an authority of its own and what it signed.
+//! `cases` (feature `cases`) is what the backends' own tests have in common.
 //! [`eventually`] waits for something that happens soon, and says what it saw when it does not.
 //! [`skip_unless_available!`] skips a test loudly where a server is not installed.
 //!
@@ -32,6 +33,8 @@
 //! ```
 
 mod availability;
+#[cfg(feature = "cases")]
+pub mod cases;
 #[cfg(feature = "certificates")]
 mod certificates;
 mod child;
