@@ -100,7 +100,7 @@ impl Program for ZooKeeperProgram {
 
 impl ZooKeeperProgram {
     /// Where the server answers without TLS: where clients speak it, that is a port of its own, as no ensemble needs it then.
-    fn plain(&self) -> &Port {
+    pub(super) fn plain(&self) -> &Port {
         if self.options.tls { &self.peer[0] } else { &self.client }
     }
 
