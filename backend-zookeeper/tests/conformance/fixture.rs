@@ -16,7 +16,8 @@ use crate::raw::{Nodes, Raw, SUPERSEDED};
 pub(crate) const ZOOKEEPER: Subject =
     Subject::new("zookeeper", discovery_zookeeper::connect, discovery_zookeeper::open);
 
-pub(crate) struct ZooKeeperFixture {
+/// A server that handles speak to as to one of the version 3.`MINOR`, or, with 0, as to what it is.
+pub(crate) struct Spoken<const MINOR: u8> {
     pub(crate) server: ZooKeeper,
     /// A proxy works as long as it is kept, also for a test that has no use for it.
     wires: Mutex<Vec<Arc<Wire>>>,
@@ -24,7 +25,9 @@ pub(crate) struct ZooKeeperFixture {
     denied: Mutex<Vec<String>>,
 }
 
-impl ZooKeeperFixture {
+pub(crate) type ZooKeeperFixture = Spoken<0>;
+
+impl<const MINOR: u8> Spoken<MINOR> {
     /// A client of our own, past the code under test.
     pub(crate) async fn raw(&self) -> Raw {
         Raw::connect(&self.server).await
@@ -38,7 +41,7 @@ pub(crate) fn sessions(nodes: &Nodes) -> BTreeSet<i64> {
 }
 
 #[async_trait]
-impl Fixture for ZooKeeperFixture {
+impl<const MINOR: u8> Fixture for Spoken<MINOR> {
     async fn start() -> Option<Self> {
         if !ZooKeeper::available().expect("ZooKeeper, which CI requires") {
             return None;
@@ -54,7 +57,8 @@ impl Fixture for ZooKeeperFixture {
     }
 
     async fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<dyn Link>)> {
-        let (backend, wire) = ZOOKEEPER.open_through(self.server.socket_address(), prefix, policy).await?;
+        let path = if MINOR == 0 { prefix.to_owned() } else { format!("{prefix}?oldest=3.{MINOR}") };
+        let (backend, wire) = ZOOKEEPER.open_through(self.server.socket_address(), &path, policy).await?;
         self.wires.lock().expect("the wires").push(wire.clone());
         Ok((backend, wire))
     }

@@ -5,9 +5,13 @@ use std::time::Duration;
 use discovery_harness::{Certificates, ZooKeeper, ZooKeeperOptions, cases};
 
 use crate::fixture::ZOOKEEPER;
+use crate::stage::has;
 
 async fn guarded() -> Option<(ZooKeeper, Certificates)> {
     if !ZooKeeper::available().expect("ZooKeeper, which CI requires") {
+        return None;
+    }
+    if !has("TLS", (3, 5)).await {
         return None;
     }
     let certificates = Certificates::new().unwrap();
