@@ -1,89 +1,12 @@
 //! F10: what a process costs while its registry is away. In a binary of its own, since it measures the process.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::print_stdout, reason = "the figures are worth reading")]
+use discovery_harness::{
+    EtcdProgram,
+    cases::{self, Subject},
+};
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use discovery_core::{Instance, RegisterOptions, RegistryUrl};
-use discovery_harness::{Etcd, Proxy, eventually};
-
-/// Counts the lines that are logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<AtomicU64>);
-
-impl io::Write for Lines {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let lines = text.iter().filter(|byte| **byte == b'\n').count();
-        self.0.fetch_add(lines as u64, Ordering::Relaxed);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The processor time that this process has used.
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    // utime and stime, in ticks of 10 ms on every Linux that this runs on.
-    let ticks = |at: usize| fields[at].parse::<u64>().unwrap();
-    Duration::from_millis(10 * (ticks(11) + ticks(12)))
-}
-
-/// Twenty watches and five registrations, a minute without the server: few attempts, little work, few lines, and nobody else waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f10_a_minute_without_the_registry_costs_next_to_nothing() {
-    if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
-        return;
-    }
-    let lines = Lines::default();
-    let writer = lines.clone();
-    tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(move || writer.clone()).init();
-    let server = Etcd::start().await.unwrap();
-    let proxy = Proxy::start(server.socket_address()).await.unwrap();
-    let url: RegistryUrl = format!("etcd://{}", proxy.address()).parse().unwrap();
-    let backend = discovery_etcd::connect(&url).unwrap();
-    let mut held = Vec::new();
-    for n in 0..5 {
-        let instance = Instance::builder(format!("s{n}")).endpoint("grpc://127.0.0.1:9000").build().unwrap();
-        held.push(backend.register(instance, RegisterOptions::default()).await.unwrap());
-    }
-    let watches: Vec<_> = (0..20).map(|n| backend.watch(&format!("s{n}"))).collect();
-    for watch in &watches {
-        watch.ready(Duration::from_secs(3)).await.unwrap();
-    }
-    let ticker = tokio::spawn(async {
-        let mut latest = Duration::ZERO;
-        let end = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < end {
-            let due = Instant::now() + Duration::from_millis(100);
-            tokio::time::sleep_until(due.into()).await;
-            latest = latest.max(due.elapsed());
-        }
-        latest
-    });
-    let (connects, cpu_before, lines_before) = (proxy.connects(), cpu(), lines.0.load(Ordering::Relaxed));
-    proxy.cut_counting().await.unwrap();
-    server.kill().unwrap();
-    let late = ticker.await.unwrap();
-    let (attempts, used) = (proxy.connects() - connects, cpu() - cpu_before);
-    let logged = lines.0.load(Ordering::Relaxed) - lines_before;
-    println!("attempts {attempts}, processor {used:?}, lines {logged}, ticker late by {late:?}");
-    assert!((1..=30).contains(&attempts), "{attempts} attempts");
-    assert!(used <= Duration::from_secs(3), "{used:?} of processor time in a minute");
-    assert!(late <= Duration::from_millis(200), "the ticker was {late:?} late");
-    assert!(logged <= 100, "{logged} lines");
-    server.start_again().await.unwrap();
-    proxy.pass().await.unwrap();
-    eventually(Duration::from_secs(25), "everything to hold again", async || {
-        held.iter().all(|registration| registration.state().is_registered())
-            && watches.iter().all(|watch| watch.freshness().is_live())
-    })
-    .await;
+    let subject = Subject::new("etcd", discovery_etcd::connect, discovery_etcd::open);
+    cases::a_minute_without_the_registry_costs_next_to_nothing::<EtcdProgram>(subject).await;
 }

@@ -1,6 +1,6 @@
 //! The connection: one session, which the client keeps through reconnects, and a new one when it has ended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use discovery_core::store::{Scope, source_towards};
 use discovery_core::{Error, ErrorKind, Key, Policy, RegistryUrl, Result, TlsFiles};
-use zookeeper_client::{Client, Connector, Error as ClientError, SessionState};
+use zookeeper_client::{Client, Error as ClientError, SessionState};
 
 use crate::DEFAULT_PORT;
+use crate::child_watches::ChildWatches;
 use crate::error::{classify, classify_opening, of_state};
 use crate::events::Events;
+use crate::server::Server;
 use crate::tree::Tree;
 use crate::watch::Known;
 
@@ -29,6 +31,8 @@ pub(crate) struct Connection {
     /// How long a connection may be silent, and a new one take.
     silence: Duration,
     pub(crate) tree: Tree,
+    /// The version that requests are made for; `None` to find it out with each session.
+    oldest: Option<Server>,
     /// Written by the one task that connects.
     current: RwLock<Option<Arc<Live>>>,
     address: String,
@@ -37,15 +41,25 @@ pub(crate) struct Connection {
 /// A session, and what hangs on it.
 pub(crate) struct Live {
     pub(crate) client: Client,
-    pub(crate) events: Events,
+    /// What the server can do.
+    pub(crate) server: Server,
+    pub(crate) watches: Watches,
     /// What was written where, so that an audit sees what others changed.
     pub(crate) written: Mutex<HashMap<Key, Written>>,
+    /// The keys that may have nodes on this session: those that were tried to be written, and are not known to be removed.
+    tried: Mutex<HashSet<Key>>,
     /// What the open subscriptions know, for reconciliation.
     pub(crate) followed: Mutex<HashMap<Scope, Weak<Known>>>,
     /// How long a read of a subscription may take, which no engine bounds.
     pub(crate) patience: Duration,
     /// The local address that the ensemble is reached from.
     source: Option<IpAddr>,
+}
+
+/// How subscriptions hear of changes.
+pub(crate) enum Watches {
+    Recursive(Events),
+    Children(ChildWatches),
 }
 
 /// A node of this session, as it was written last.
@@ -59,7 +73,13 @@ pub(crate) struct Written {
 }
 
 impl Connection {
-    pub(crate) fn new(url: &RegistryUrl, policy: &Policy, tree: Tree, tls: Option<TlsFiles>) -> Result<Self> {
+    pub(crate) fn new(
+        url: &RegistryUrl,
+        policy: &Policy,
+        tree: Tree,
+        tls: Option<TlsFiles>,
+        oldest: Option<Server>,
+    ) -> Result<Self> {
         let hosts = url.hosts(DEFAULT_PORT)?;
         #[cfg(feature = "tls")]
         let tls = tls.map(|files| crate::tls::Tls::new(files, &hosts)).transpose()?;
@@ -81,6 +101,7 @@ impl Connection {
             patience,
             silence,
             tree,
+            oldest,
             current,
             address: url.to_string(),
         })
@@ -120,7 +141,7 @@ impl Connection {
             tls.options()?;
         }
         if let Ok(live) = self.session()
-            && live.is_back().await
+            && is_back(&live.client).await
         {
             match self.settle(&live.client).await {
                 Err(ClientError::SessionExpired) => {}
@@ -133,6 +154,52 @@ impl Connection {
     }
 
     async fn open(&self) -> Result<Live> {
+        let failed = |error| classify(error, "reach", &self.address);
+        // Likely the server is still what it was.
+        let assumed = self.oldest.or_else(|| Some(self.session().ok()?.server)).unwrap_or(Server::V3_6);
+        let mut client = self.dial(assumed).await?;
+        self.settle(&client).await.map_err(failed)?;
+        let server = match self.oldest {
+            Some(server) => server,
+            None => self.examine(&client).await.map_err(failed)?,
+        };
+        if !server.suits(assumed) {
+            client = self.dial(server).await?;
+            self.settle(&client).await.map_err(failed)?;
+        }
+        let (asked, granted) = (self.ttl, client.session_timeout());
+        if asked != granted {
+            tracing::info!(?asked, ?granted, address = %self.address, "the server granted another session timeout");
+        }
+        let watches = if server.watches_recursively() {
+            Watches::Recursive(Events::new(client.clone(), self.tree.root()))
+        } else {
+            tracing::info!(?server, address = %self.address, "the server is older than 3.6, so every record is watched");
+            Watches::Children(ChildWatches::new(client.clone(), self.tree.root()))
+        };
+        Ok(Live {
+            client,
+            server,
+            watches,
+            written: Mutex::default(),
+            tried: Mutex::default(),
+            followed: Mutex::default(),
+            patience: self.patience,
+            source: source_towards(&self.hosts).await,
+        })
+    }
+
+    /// Finds out what the server can do.
+    async fn examine(&self, client: &Client) -> Result<Server, ClientError> {
+        let server = Server::of(client, self.tree.root()).await?;
+        // The question may have cost the connection, which shows in the next answer.
+        if server == Server::V3_5 && self.settle(client).await.is_err() && is_back(client).await {
+            self.settle(client).await?;
+        }
+        Ok(server)
+    }
+
+    async fn dial(&self, server: Server) -> Result<Client> {
         let mut connector = Client::connector()
             .with_session_timeout(self.ttl)
             .with_connection_timeout(self.silence)
@@ -141,23 +208,7 @@ impl Connection {
         if let Some(credentials) = &self.credentials {
             connector = connector.with_auth("digest", credentials);
         }
-        let client = self.dial(connector).await?;
-        self.settle(&client).await.map_err(|error| classify(error, "reach", &self.address))?;
-        let (asked, granted) = (self.ttl, client.session_timeout());
-        if asked != granted {
-            tracing::info!(?asked, ?granted, address = %self.address, "the server granted another session timeout");
-        }
-        Ok(Live {
-            events: Events::new(client.clone(), self.tree.root()),
-            client,
-            written: Mutex::default(),
-            followed: Mutex::default(),
-            patience: self.patience,
-            source: source_towards(&self.hosts).await,
-        })
-    }
-
-    async fn dial(&self, connector: Connector) -> Result<Client> {
+        let connector = server.prepare(connector);
         let cluster = self.hosts.join(",");
         let failed = |error| classify_opening(error, &self.address);
         #[cfg(feature = "tls")]
@@ -187,19 +238,23 @@ impl Live {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn tried(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn followed(&self) -> MutexGuard<'_, HashMap<Scope, Weak<Known>>> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Waits while the client tries to reconnect; false once the session has ended.
-    async fn is_back(&self) -> bool {
-        let mut states = self.client.state_watcher();
-        loop {
-            match self.client.state() {
-                SessionState::SyncConnected => return true,
-                state if state.is_terminated() => return false,
-                _ => _ = states.changed().await,
-            }
+/// Waits while the client tries to reconnect; false once the session has ended.
+async fn is_back(client: &Client) -> bool {
+    let mut states = client.state_watcher();
+    loop {
+        match client.state() {
+            SessionState::SyncConnected => return true,
+            state if state.is_terminated() => return false,
+            _ => _ = states.changed().await,
         }
     }
 }

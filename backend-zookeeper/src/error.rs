@@ -12,7 +12,10 @@ pub(crate) fn classify(error: ClientError, operation: &'static str, subject: &st
             "; check user and password in the registry URL, and the rights (ACL) of the node"
         }
         ErrorKind::Unauthenticated => "; check user and password in the registry URL",
-        ErrorKind::Unsupported => "; ZooKeeper 3.6 or newer is needed",
+        // The session was opened on a newer server than the one that it is on now.
+        ErrorKind::Unsupported => {
+            "; if the servers are not all of one version, name the oldest one in the registry URL, as in ?oldest=3.5"
+        }
         ErrorKind::Exhausted => "; raise the quota of the path",
         _ => "",
     };

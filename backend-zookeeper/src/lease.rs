@@ -1,6 +1,6 @@
 //! The lease is the session: it is there while the client is, so granting and renewing are questions, and giving up removes what hangs on it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use discovery_core::store::{Audit, Lease, Renewal};
 use discovery_core::{Error, ErrorKind, Key, Result};
@@ -10,8 +10,9 @@ use zookeeper_client::{Error as ClientError, SessionState};
 use crate::connection::Live;
 use crate::error::{classify, of_state};
 use crate::load::{Found, read};
+use crate::own;
 use crate::place::delete;
-use crate::tree::{Tree, id_of, name_of};
+use crate::tree::Tree;
 
 /// Removals under way at once; more would only queue at the server.
 const AT_ONCE: usize = 64;
@@ -53,12 +54,7 @@ pub(crate) async fn audit(live: &Live, tree: &Tree, lease: &Lease, held: &[Key])
 }
 
 async fn compare(live: &Live, tree: &Tree, held: &[Key]) -> Result<Audit, ClientError> {
-    let mut own: HashMap<Key, Vec<String>> = HashMap::new();
-    for path in live.client.list_ephemerals(tree.root()).await? {
-        if let Some(key) = key_of(tree, &path) {
-            own.entry(key).or_default().push(path);
-        }
-    }
+    let own = own::of_all(live, tree, held).await?;
     // Our node, and the one that an operator may have put over it.
     let paths: Vec<_> = held
         .iter()
@@ -95,8 +91,7 @@ pub(crate) async fn revoke(live: &Live, tree: &Tree, lease: &Lease) -> Result<()
         return Ok(()); // It has ended, and its nodes with it.
     }
     let removed = async {
-        let own = live.client.list_ephemerals(tree.root()).await?;
-        let own = own.into_iter().filter(|path| key_of(tree, path).is_some());
+        let own = own::of_all(live, tree, &[]).await?.into_values().flatten();
         let removals = stream::iter(own.map(|path| async move { delete(&live.client, &path).await }));
         removals.buffer_unordered(AT_ONCE).try_collect::<()>().await
     };
@@ -104,13 +99,6 @@ pub(crate) async fn revoke(live: &Live, tree: &Tree, lease: &Lease) -> Result<()
         Ok(()) | Err(ClientError::SessionExpired) => Ok(()),
         Err(error) => Err(classify(error, "revoke", &name(lease))),
     }
-}
-
-/// The key of a record's node.
-fn key_of(tree: &Tree, path: &str) -> Option<Key> {
-    let name = name_of(path);
-    let sequence = name.len() - id_of(name).len();
-    tree.parse(&path[..path.len() - sequence])
 }
 
 fn name(lease: &Lease) -> String {

@@ -1,4 +1,4 @@
-//! ZooKeeper behind the contracts of discovery-kit: ephemeral sequential nodes and one recursive watch, on ZooKeeper 3.6 and newer.
+//! ZooKeeper behind the contracts of discovery-kit: ephemeral sequential nodes and one recursive watch.
 //!
 //! `zookeeper://user:password@host1:2181,host2:2181/root?ttl=10s` opens a handle; see this crate's README for every option.
 //!
@@ -6,19 +6,26 @@
 //!   with one id the newest counts, so a takeover is a new node and then the removal of the older ones.
 //! - One persistent recursive watch of the root for all subscriptions. It says which nodes changed; only these are read.
 //! - Sets are read by multi-reads, many nodes a request.
+//! - Servers before 3.6 know none of this but the nodes: there it is one-shot watches (`child_watches.rs`, `children.rs`) and one request a
+//!   node (`load.rs`, `own.rs`). `server.rs` says what a server can do.
 //!
 //! **Does not contain** policy: when to try again and what to keep meanwhile is the engine's
 //! ([`discovery_core::Engine`]).
 
+mod child_watches;
+mod children;
 mod connection;
 mod error;
 mod events;
 mod lease;
 mod load;
 mod members;
+mod own;
 mod place;
 mod record;
 mod roster;
+mod routes;
+mod server;
 mod store;
 #[cfg(feature = "tls")]
 mod tls;
@@ -31,6 +38,7 @@ use std::time::Duration;
 use discovery_core::{Backend, Engine, Policy, RegistryUrl, Result, TlsFiles, UrlOptions, store::Capabilities};
 
 use connection::Connection;
+use server::Server;
 use store::ZooKeeperStore;
 use tree::Tree;
 
@@ -70,9 +78,20 @@ fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<A
         }
         _ => None,
     };
+    let oldest = match options.text("oldest").as_deref() {
+        None | Some("auto") => None,
+        Some(text) => match Server::parse(text) {
+            None => {
+                return Err(
+                    options.invalid("oldest", "is not a version of ZooKeeper from 3.4 on, such as 3.5, nor auto")
+                );
+            }
+            server => server,
+        },
+    };
     options.finish()?;
     let tree = Tree::new(url.path(), url.user().is_some())?;
-    let connection = Connection::new(url, &policy, tree, tls)?;
+    let connection = Connection::new(url, &policy, tree, tls, oldest)?;
     let capabilities = Capabilities {
         backend: "zookeeper",
         registers: true,

@@ -1,17 +1,20 @@
 //! Reading nodes: their names, their data many at a time, and whether they are still what a subscription knows.
+//!
+//! Servers before 3.6 are asked for one node a request, with many requests on their way.
 
 use std::sync::Mutex;
 
 use discovery_core::store::{Digest, Scope};
 use discovery_core::{Error, ErrorKind, Result};
-use futures_util::TryStreamExt;
-use futures_util::stream::FuturesOrdered;
+use futures_util::stream::{self, FuturesOrdered};
+use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 use zookeeper_client::{Error as ClientError, MultiReadResult, Stat};
 
-use crate::connection::Live;
+use crate::connection::{Live, Watches};
 use crate::error::classify;
 use crate::members::Members;
+use crate::roster::{self, Roster};
 use crate::tree::{SUPERSEDED, Tree, id_of, is_record, session_of};
 use crate::watch::{Known, see};
 
@@ -25,6 +28,9 @@ const AHEAD: usize = 4;
 const ANSWER: usize = 4 * 1024 * 1024;
 /// Bytes of paths in a request. The server closes the connection on a request of a mebibyte.
 const REQUEST: usize = 512 * 1024;
+
+/// Requests for one node each that are under way at once; more would only queue at the server.
+const AT_ONCE: usize = 128;
 
 /// What was found under a path.
 #[derive(Debug)]
@@ -50,6 +56,10 @@ pub(crate) async fn list(live: &Live, path: &str) -> Result<Option<(Vec<String>,
 
 /// Reads any number of nodes, and answers in their order.
 pub(crate) async fn read(live: &Live, paths: &[String]) -> Result<Vec<Found>, ClientError> {
+    if !live.server.reads_many() {
+        let request = |at: usize| async move { understand(patiently(live, live.client.get_data(&paths[at])).await) };
+        return each(paths.len(), request).await;
+    }
     let (sample, rest) = paths.split_at(paths.len().min(SAMPLE));
     let mut found = read_page(live, sample).await?;
     if rest.is_empty() {
@@ -82,11 +92,15 @@ async fn read_page(live: &Live, paths: &[String]) -> Result<Vec<Found>, ClientEr
     if results.len() != paths.len() {
         return Err(ClientError::UnexpectedError(format!("{} answers to {} reads", results.len(), paths.len())));
     }
-    results.into_iter().map(understand).collect()
+    results.into_iter().map(|result| understand(data_of(result))).collect()
 }
 
 /// Reads the names under many nodes, and answers in their order; a node that is gone holds none.
 pub(crate) async fn list_many(live: &Live, paths: &[String]) -> Result<Vec<Vec<String>>, ClientError> {
+    if !live.server.reads_many() {
+        let request = |at: usize| async move { Ok(list(live, &paths[at]).await?.unwrap_or_default().0) };
+        return each(paths.len(), request).await;
+    }
     let mut listed = Vec::with_capacity(paths.len());
     for page in paths.chunks(SAMPLE) {
         let answer = {
@@ -106,6 +120,19 @@ pub(crate) async fn list_many(live: &Live, paths: &[String]) -> Result<Vec<Vec<S
     Ok(listed)
 }
 
+/// Asks which nodes there are, and answers in the order of their paths. It needs no right to read them.
+pub(crate) async fn stats(live: &Live, paths: &[String]) -> Result<Vec<Option<Stat>>, ClientError> {
+    each(paths.len(), |at| async move { patiently(live, live.client.check_stat(&paths[at])).await }).await
+}
+
+/// Makes requests by number, a bounded count of them at once, and answers in their order.
+pub(crate) async fn each<T, F>(count: usize, request: impl Fn(usize) -> F) -> Result<Vec<T>, ClientError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    stream::iter(0..count).map(request).buffered(AT_ONCE).try_collect().await
+}
+
 /// A connection that loses an answer without closing would otherwise hold a subscription for ever.
 pub(crate) async fn patiently<T>(
     live: &Live,
@@ -114,17 +141,23 @@ pub(crate) async fn patiently<T>(
     timeout(live.patience, answer).await.unwrap_or(Err(ClientError::Timeout))
 }
 
-fn understand(result: MultiReadResult) -> Result<Found, ClientError> {
+fn data_of(result: MultiReadResult) -> Result<(Vec<u8>, Stat), ClientError> {
     match result {
-        MultiReadResult::Data { data, stat } if data == SUPERSEDED && session_of(&stat).is_some() => {
-            Ok(Found::Superseded(stat))
-        }
-        MultiReadResult::Data { data, stat } if is_record(&stat) => Ok(Found::Record(data, stat)),
-        MultiReadResult::Data { .. } => Ok(Found::Parent),
-        MultiReadResult::Error { err: ClientError::NoNode } => Ok(Found::Gone),
-        MultiReadResult::Error { err: ClientError::NoAuth } => Ok(Found::Denied),
+        MultiReadResult::Data { data, stat } => Ok((data, stat)),
         MultiReadResult::Error { err } => Err(err),
         other => Err(ClientError::UnexpectedError(format!("{other:?} instead of data"))),
+    }
+}
+
+/// What the answer to a read says of the node.
+pub(crate) fn understand(answer: Result<(Vec<u8>, Stat), ClientError>) -> Result<Found, ClientError> {
+    match answer {
+        Ok((data, stat)) if data == SUPERSEDED && session_of(&stat).is_some() => Ok(Found::Superseded(stat)),
+        Ok((data, stat)) if is_record(&stat) => Ok(Found::Record(data, stat)),
+        Ok(_) => Ok(Found::Parent),
+        Err(ClientError::NoNode) => Ok(Found::Gone),
+        Err(ClientError::NoAuth) => Ok(Found::Denied),
+        Err(error) => Err(error),
     }
 }
 
@@ -147,37 +180,57 @@ pub(crate) async fn digest(live: &Live, tree: &Tree, scope: &Scope, since: u64) 
     };
     let compared = match &*known {
         Known::Service(members) => compare_service(live, &base, members).await,
-        Known::Names(roster) => {
-            crate::roster::load(live, &base).await.map(|names| see(roster, |roster| roster.compare(&names)))
-        }
+        Known::Names(roster) => compare_names(live, &base, roster).await,
     };
     let (count, changed) = compared.map_err(|error| classify(error, "count", &base))?;
     Ok(Digest { revision: since, count, changed })
 }
 
+/// How many records there are, and which of them were written when.
+type Compared = (usize, Vec<(String, u64)>);
+
 /// Counts the names, if any came or went since the last time, and reads those that are not known and the next page of those that are.
 ///
 /// A change of data that was not notified is so found after as many reconciliations as there are pages; a record that came or went, by
 /// the next one.
-async fn compare_service(
-    live: &Live,
-    base: &str,
-    members: &Mutex<Members>,
-) -> Result<(usize, Vec<(String, u64)>), ClientError> {
-    let at = patiently(live, live.client.check_stat(base)).await?.map_or(0, |stat| stat.pzxid);
+async fn compare_service(live: &Live, base: &str, members: &Mutex<Members>) -> Result<Compared, ClientError> {
+    let mut at = patiently(live, live.client.check_stat(base)).await?.map_or(0, |stat| stat.pzxid);
     let (count, mut names) = if see(members, |members| members.is_of(at)) {
         (see(members, |members| members.count()), Vec::new())
     } else {
-        let (names, at) = list(live, base).await?.unwrap_or_default();
-        see(members, |members| members.compare(&names, at))
+        let listed;
+        (listed, at) = list(live, base).await?.unwrap_or_default();
+        see(members, |members| members.compare(&listed, at))
     };
     names.extend(see(members, |members| members.next_page(PAGE)));
     let paths: Vec<_> = names.iter().map(|name| format!("{base}/{name}")).collect();
     let found = read(live, &paths).await?;
-    let record = |(name, found): (&String, &Found)| match found {
-        Found::Record(_, stat) => Some((format!("{base}/{}", id_of(name)), stat.mzxid.unsigned_abs())),
+    if let Watches::Children(watches) = &live.watches {
+        // A one-shot watch that is lost tells nothing any more, and a change that is undone behind a slow link is never seen. So what differs
+        // is looked at again before it is missed.
+        let differing = see(members, |members| members.differing(&names, &found));
+        differing.iter().for_each(|name| watches.doubt(&format!("{base}/{name}")));
+        if !differing.is_empty() || !see(members, |members| members.is_of(at)) {
+            watches.doubt(base);
+        }
+    }
+    let record = |(name, found): (String, &Found)| match found {
+        Found::Record(_, stat) => Some((format!("{base}/{}", id_of(&name)), stat.mzxid.unsigned_abs())),
         // What is gone shows in the count.
         Found::Superseded(_) | Found::Parent | Found::Denied | Found::Gone => None,
     };
-    Ok((count, names.iter().zip(&found).filter_map(record).collect()))
+    Ok((count, names.into_iter().zip(&found).filter_map(record).collect()))
+}
+
+/// Compares the list of services, as [`compare_service`] does one of them.
+async fn compare_names(live: &Live, base: &str, roster: &Mutex<Roster>) -> Result<Compared, ClientError> {
+    let names = roster::load(live, base).await?;
+    if let Watches::Children(watches) = &live.watches {
+        let differing = see(roster, |roster| roster.differing(&names));
+        differing.iter().for_each(|service| watches.doubt(&format!("{base}/{service}")));
+        if !differing.is_empty() {
+            watches.doubt(base);
+        }
+    }
+    Ok(see(roster, |roster| roster.compare(&names)))
 }

@@ -20,6 +20,8 @@ pub(crate) struct Members {
     changed: i64,
     /// The last id whose version was compared.
     compared: String,
+    /// Nodes that the last reconciliation saw written as nobody told, and when they were.
+    suspects: HashMap<String, u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,16 +41,18 @@ struct Identity {
 
 impl Members {
     pub(crate) fn new(base: String, changed: i64) -> Self {
-        Self { base, nodes: HashMap::new(), ids: BTreeMap::new(), changed, compared: String::new() }
+        let (nodes, ids, suspects) = (HashMap::new(), BTreeMap::new(), HashMap::new());
+        Self { base, nodes, ids, changed, compared: String::new(), suspects }
     }
 
     /// Takes in what was read, and answers what changed by it, and which nodes have to be read besides: those that count again because a
     /// newer one is gone.
     pub(crate) fn apply(&mut self, read: Vec<(String, Found)>) -> (Vec<RawChange>, Vec<String>) {
         let mut values = HashMap::new();
-        let mut touched = BTreeSet::new();
+        let (mut touched, mut changes) = (BTreeSet::new(), Vec::new());
         for (name, found) in read {
             let id = id_of(&name).to_owned();
+            let suspect = self.suspects.remove(&name);
             let known = self.nodes.get(&name).copied().flatten();
             let gone = matches!(found, Found::Gone);
             let stamp = match found {
@@ -63,6 +67,10 @@ impl Members {
                     Some(Stamp { created: stat.czxid, written: stat.mzxid })
                 }
             };
+            if let Some(written) = suspect.filter(|_| gone && !self.ids.contains_key(&id)) {
+                // It came and went without being told of. Reconciliation has seen it, and would miss it for ever.
+                changes.push(RawChange::Delete(format!("{}/{id}", self.base), written + 1));
+            }
             let names = &mut self.ids.entry(id.clone()).or_default().names;
             if stamp.is_some() {
                 names.insert(name.clone())
@@ -76,7 +84,7 @@ impl Members {
             };
             touched.insert(id);
         }
-        let (mut changes, mut missing) = (Vec::new(), Vec::new());
+        let mut missing = Vec::new();
         for id in touched {
             match self.show(&id, &mut values) {
                 Shown::Changed(change) => changes.push(change),
@@ -140,6 +148,27 @@ impl Members {
         let names = page.into_iter().filter_map(|(_, identity)| Some(identity.shown.as_ref()?.0.clone())).collect();
         self.compared = last;
         names
+    }
+
+    /// Which nodes a reconciliation found otherwise than known. Each is to be looked at again, as a watch may have been lost.
+    pub(crate) fn differing(&mut self, names: &[String], found: &[Found]) -> Vec<String> {
+        self.suspects.clear();
+        let mut differing = Vec::new();
+        for (name, found) in names.iter().zip(found) {
+            let known = self.nodes.get(name);
+            let differs = match found {
+                Found::Record(_, stat) => known.copied().flatten().is_none_or(|known| known.written != stat.mzxid),
+                Found::Gone => known.is_some(),
+                Found::Superseded(_) | Found::Parent | Found::Denied => false,
+            };
+            if differs {
+                if let Found::Record(_, stat) = found {
+                    self.suspects.insert(name.clone(), stat.mzxid.unsigned_abs());
+                }
+                differing.push(name.clone());
+            }
+        }
+        differing
     }
 }
 
@@ -221,6 +250,18 @@ mod tests {
         assert_eq!(apply(&mut members, vec![("a", Found::Denied)]).0, []);
         let (changes, _) = apply(&mut members, vec![("b", Found::Denied), ("c", Found::Parent)]);
         assert_eq!(changes, [("/d/pay/b".to_owned(), 1, None)]);
+    }
+
+    #[test]
+    fn w08_what_differs_is_looked_at_and_what_came_and_went_is_no_loss() {
+        let mut members = Members::new("/d/pay".to_owned(), 0);
+        apply(&mut members, vec![("a", record(1, 1)), ("b", record(2, 2)), ("c", record(3, 3))]);
+        let names = ["a", "b", "c", "d", "e"].map(str::to_owned);
+        let found = [record(1, 1), record(2, 4), Found::Gone, record(5, 5), Found::Gone];
+        assert_eq!(members.differing(&names, &found), ["b", "c", "d"]);
+        assert_eq!(apply(&mut members, vec![("d", Found::Gone)]).0, [("/d/pay/d".to_owned(), 6, None)]);
+        assert_eq!(apply(&mut members, vec![("d", Found::Gone)]).0, []);
+        assert_eq!(apply(&mut members, vec![("b", Found::Gone)]).0, [("/d/pay/b".to_owned(), 3, None)]);
     }
 
     #[test]

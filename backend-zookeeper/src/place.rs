@@ -5,12 +5,14 @@ use zookeeper_client::{Client, CreateMode, Error as ClientError, Stat};
 
 use crate::connection::{Live, Written};
 use crate::load::{Found, list, read};
+use crate::own;
 use crate::tree::{SUPERSEDED, Tree, id_of, is_record, name_of, session_of};
 
 /// Where the nodes of one id are, and who is asking.
 pub(crate) struct Place<'a> {
     live: &'a Live,
     tree: &'a Tree,
+    key: &'a Key,
     /// The node that holds the service's records.
     base: String,
     /// The node of the record if it was put by hand; the nodes of ours have a sequence behind it.
@@ -35,8 +37,8 @@ pub(crate) struct Node {
 }
 
 impl<'a> Place<'a> {
-    pub(crate) fn new(live: &'a Live, tree: &'a Tree, key: &Key) -> Self {
-        Self { live, tree, base: tree.service(&key.service), path: tree.record(key) }
+    pub(crate) fn new(live: &'a Live, tree: &'a Tree, key: &'a Key) -> Self {
+        Self { live, tree, key, base: tree.service(&key.service), path: tree.record(key) }
     }
 
     pub(crate) fn path(&self) -> &str {
@@ -53,13 +55,7 @@ impl<'a> Place<'a> {
 
     /// The nodes of the id that hang on our session.
     pub(crate) async fn own(&self) -> Result<Vec<String>, ClientError> {
-        let id = name_of(&self.path);
-        let mut own = self.client().list_ephemerals(&self.path).await?;
-        own.retain(|path| {
-            let name = path.strip_prefix(&self.base).and_then(|rest| rest.strip_prefix('/'));
-            name.is_some_and(|name| id_of(name) == id)
-        });
-        Ok(own)
+        own::of_key(self.live, self.tree, self.key).await
     }
 
     /// Whether an operator has put a record over ours.
@@ -99,10 +95,17 @@ impl<'a> Place<'a> {
         let options = CreateMode::EphemeralSequential.with_acls(self.tree.acls());
         let mut created = self.client().create(&prefix, value, &options).await;
         if created == Err(ClientError::NoNode) {
-            self.tree.make_parents(self.client(), &self.base).await?;
+            self.tree.make_parents(self.live, &self.base).await?;
             created = self.client().create(&prefix, value, &options).await;
         }
-        created.map(|(stat, sequence)| Node { path: format!("{prefix}{sequence}"), stat })
+        let (mut stat, sequence) = created?;
+        let path = format!("{prefix}{sequence}");
+        if !self.live.server.describes_created() {
+            stat = self.client().check_stat(&path).await?.ok_or(ClientError::NoNode)?;
+            // Whatever was written since is not ours.
+            (stat.mzxid, stat.version) = (stat.czxid, 0);
+        }
+        Ok(Node { path, stat })
     }
 
     /// Sets a node's data, unless somebody else has set them since.

@@ -28,6 +28,7 @@ pub(crate) async fn write(
         return Ok(Answer::LeaseLost);
     }
     let place = Place::new(live, tree, key);
+    live.tried().insert(key.clone());
     let known = live.written().get(key).cloned().filter(|_| previous.is_some());
     let owners = Owners { session: place.session(), former: previous.map(|owner| owner.lease.id.cast_signed()) };
     match put(&place, &owners, value, known).await {
@@ -38,6 +39,7 @@ pub(crate) async fn write(
         }
         Ok(None) => {
             live.written().remove(key);
+            live.tried().remove(key);
             Ok(Answer::Superseded)
         }
         Err(ClientError::SessionExpired) => Ok(Answer::LeaseLost),
@@ -157,6 +159,9 @@ pub(crate) async fn remove(live: &Live, tree: &Tree, key: &Key, owner: &Owner) -
         };
         for path in nodes {
             place.delete(&path).await?;
+        }
+        if owner.lease.id == live.id() {
+            live.tried().remove(key);
         }
         Ok(())
     };

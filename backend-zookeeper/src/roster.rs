@@ -10,7 +10,7 @@ use zookeeper_client::Error as ClientError;
 
 use crate::connection::Live;
 use crate::load::{Found, list, list_many, read};
-use crate::tree::id_of;
+use crate::tree::{id_of, name_of};
 
 /// The records of all services as `{service}/{node}`.
 pub(crate) type Names = BTreeSet<String>;
@@ -75,13 +75,20 @@ impl Roster {
         let unknown = unknown.map(|id| (format!("{}/{id}", self.base), self.revision + 1));
         (ids.len(), unknown.collect())
     }
+
+    /// Which services these records show otherwise than known.
+    pub(crate) fn differing(&self, names: &Names) -> BTreeSet<String> {
+        let known: Names = self.ids.values().flat_map(|(_, nodes)| nodes.iter().cloned()).collect();
+        let service = |name: &String| name.split_once('/').map(|(service, _)| service.to_owned());
+        known.symmetric_difference(names).filter_map(service).collect()
+    }
 }
 
 fn is_there(name: &str, found: &Found) -> bool {
     match found {
         Found::Gone => false,
         Found::Record(value, _) => !value.is_empty(),
-        Found::Superseded(_) | Found::Denied | Found::Parent => id_of(name) != name,
+        Found::Superseded(_) | Found::Denied | Found::Parent => !is_unsure(name),
     }
 }
 
@@ -93,16 +100,23 @@ pub(crate) async fn load(live: &Live, base: &str) -> Result<Names, ClientError> 
     for (service, nodes) in services.iter().zip(list_many(live, &paths).await?) {
         for node in nodes {
             let name = format!("{service}/{node}");
-            if id_of(&node) == node { unsure.push(name) } else { _ = names.insert(name) }
+            if is_unsure(&name) { unsure.push(name) } else { _ = names.insert(name) }
         }
     }
     let paths: Vec<_> = unsure.iter().map(|name| format!("{base}/{name}")).collect();
-    for (name, found) in unsure.into_iter().zip(read(live, &paths).await?) {
-        if is_there(&name, &found) {
-            names.insert(name);
-        }
-    }
+    add(&mut names, unsure, &read(live, &paths).await?);
     Ok(names)
+}
+
+/// Whether a name alone does not tell that a node is a record.
+pub(crate) fn is_unsure(name: &str) -> bool {
+    let node = name_of(name);
+    id_of(node) == node
+}
+
+/// Adds those of the unsure that are records.
+pub(crate) fn add(names: &mut Names, unsure: Vec<String>, found: &[Found]) {
+    names.extend(unsure.into_iter().zip(found).filter(|(name, found)| is_there(name, found)).map(|(name, _)| name));
 }
 
 #[cfg(test)]
@@ -118,6 +132,7 @@ mod tests {
         let changes = roster.apply(vec![(names[1].clone(), Found::Gone), ("b/c-0000000000".to_owned(), Found::Denied)]);
         assert!(matches!(&changes[..], [RawChange::Delete(key, 3), RawChange::Put(put)]
             if key == "/d/pay/a" && put.key == "/d/b/c" && put.revision == 4));
+        assert_eq!(roster.differing(&names.clone().into()).into_iter().collect::<Vec<_>>(), ["b", "pay"]);
         assert_eq!(roster.compare(&names.into()), (1, vec![("/d/pay/a".to_owned(), 5)]));
     }
 }

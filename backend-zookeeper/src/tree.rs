@@ -9,7 +9,9 @@
 
 use discovery_core::store::Scope;
 use discovery_core::{Error, ErrorKind, Key, KeySpace, Result};
-use zookeeper_client::{Acls, Client, CreateMode, Error as ClientError, Stat};
+use zookeeper_client::{Acls, CreateMode, Error as ClientError, Stat};
+
+use crate::connection::Live;
 
 /// The data of a node whose owner was superseded.
 pub(crate) const SUPERSEDED: &[u8] = b"superseded";
@@ -70,12 +72,14 @@ impl Tree {
     }
 
     /// Creates the parents of a service's records that are missing. As containers the server removes them when they are empty.
-    pub(crate) async fn make_parents(&self, client: &Client, service: &str) -> Result<(), ClientError> {
+    pub(crate) async fn make_parents(&self, live: &Live, service: &str) -> Result<(), ClientError> {
+        let (client, persistent) = (&live.client, CreateMode::Persistent.with_acls(self.acls));
+        if !live.server.has_containers() {
+            return client.mkdir(service, &persistent).await;
+        }
         match client.mkdir(service, &CreateMode::Container.with_acls(self.acls)).await {
             // Containers came with 3.5.3.
-            Err(ClientError::Unimplemented) => {
-                client.mkdir(service, &CreateMode::Persistent.with_acls(self.acls)).await
-            }
+            Err(ClientError::Unimplemented) => client.mkdir(service, &persistent).await,
             done => done,
         }
     }

@@ -1,16 +1,19 @@
 //! Following a scope: the watch first, then the set, then the nodes that changed.
 
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use discovery_core::store::{RawChange, RawRecord, Scope, Sink};
 use discovery_core::{Error, ErrorKind};
 use zookeeper_client::Error as ClientError;
 
-use crate::connection::Live;
+use crate::children::{Children, Read};
+use crate::connection::{Live, Watches};
 use crate::error::classify;
 use crate::load::{Found, list, patiently, read};
 use crate::members::Members;
-use crate::roster::{Roster, load};
+use crate::roster::{Names, Roster, add, is_unsure, load};
+use crate::routes::Subscription;
 use crate::tree::{Tree, name_of};
 
 /// What a subscription knows; its reconciliation compares it with the store.
@@ -21,7 +24,7 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    fn apply(&self, read: Vec<(String, Found)>) -> (Vec<RawChange>, Vec<String>) {
+    fn apply(&self, read: Vec<Read>) -> (Vec<RawChange>, Vec<String>) {
         match self {
             Self::Service(members) => see(members, |members| members.apply(read)),
             Self::Names(roster) => (see(roster, |roster| roster.apply(read)), Vec::new()),
@@ -47,31 +50,20 @@ pub(crate) async fn follow(live: &Live, tree: &Tree, scope: &Scope, sink: &dyn S
 }
 
 async fn deliver(live: &Live, base: &str, scope: &Scope, sink: &dyn Sink) -> Result<(), ClientError> {
-    let service = match scope {
-        Scope::Service(_) => Some(name_of(base)),
-        Scope::Names => None,
-    };
-    let mut news = patiently(live, live.events.subscribe(service)).await?;
+    let mut news = News::open(live, base, scope).await?;
     let (known, revision, records) = match scope {
-        Scope::Service(_) => load_service(live, base).await?,
+        Scope::Service(_) => news.load_service().await?,
         Scope::Names => {
-            let roster = Roster::new(base.to_owned(), load(live, base).await?);
+            let roster = Roster::new(base.to_owned(), news.load_names().await?);
             let records = roster.records();
             (Known::Names(Mutex::new(roster)), 1, records)
         }
     };
     let followed = Followed::new(live, scope, known);
     sink.full(revision, records);
-    while let Some(names) = news.next().await {
-        let mut changes = Vec::new();
-        let mut names: Vec<_> = names.into_iter().collect();
-        while !names.is_empty() {
-            let paths: Vec<_> = names.iter().map(|name| format!("{base}/{name}")).collect();
-            let found = read(live, &paths).await?;
-            let (some, more) = followed.known.apply(names.into_iter().zip(found).collect());
-            changes.extend(some);
-            names = more;
-        }
+    while let Some(read) = news.next().await? {
+        let (mut changes, more) = followed.known.apply(read);
+        news.look_at(more);
         changes.sort_by_key(revision_of);
         if let Some(newest) = changes.last().map(revision_of) {
             sink.changes(newest, changes);
@@ -80,20 +72,97 @@ async fn deliver(live: &Live, base: &str, scope: &Scope, sink: &dyn Sink) -> Res
     Ok(())
 }
 
-/// Reads the set of a service. Its revision is when a record came or went last: whatever happens later has a higher one, also if it
-/// happens before all records are read.
-async fn load_service(live: &Live, base: &str) -> Result<(Known, u64, Vec<RawRecord>), ClientError> {
-    let (names, changed) = list(live, base).await?.unwrap_or_default();
+/// How a subscription hears of changes, and reads what it hears of. Names are those below the base.
+enum News<'a> {
+    /// By the recursive watch, whatever is read.
+    Recursive { live: &'a Live, base: &'a str, told: Subscription, besides: Vec<String> },
+    /// By the watches that come with each read.
+    Children(Box<Children<'a>>),
+}
+
+impl<'a> News<'a> {
+    async fn open(live: &'a Live, base: &'a str, scope: &Scope) -> Result<Self, ClientError> {
+        let service = match scope {
+            Scope::Service(_) => Some(name_of(base)),
+            Scope::Names => None,
+        };
+        Ok(match &live.watches {
+            Watches::Recursive(events) => {
+                let told = patiently(live, events.subscribe(service)).await?;
+                Self::Recursive { live, base, told, besides: Vec::new() }
+            }
+            Watches::Children(watches) => Self::Children(Box::new(Children::new(live, watches, base, service)?)),
+        })
+    }
+
+    /// Reads a record besides those that changed.
+    fn look_at(&mut self, names: Vec<String>) {
+        match self {
+            Self::Recursive { besides, .. } => besides.extend(names),
+            Self::Children(children) => children.look_at(names),
+        }
+    }
+
+    /// The next records that changed, as they are now; `None` once the connection was lost.
+    async fn next(&mut self) -> Result<Option<Vec<Read>>, ClientError> {
+        match self {
+            Self::Recursive { live, base, told, besides } => {
+                let names = match mem::take(besides) {
+                    none if none.is_empty() => match told.next().await {
+                        Some(told) => told.into_iter().collect(),
+                        None => return Ok(None),
+                    },
+                    besides => besides,
+                };
+                let found = read_below(live, base, &names).await?;
+                Ok(Some(names.into_iter().zip(found).collect()))
+            }
+            Self::Children(children) => children.next().await,
+        }
+    }
+
+    async fn read(&mut self, names: &[String]) -> Result<Vec<Found>, ClientError> {
+        match self {
+            Self::Recursive { live, base, .. } => read_below(live, base, names).await,
+            Self::Children(children) => children.read(names).await,
+        }
+    }
+
+    /// Reads the set of a service. Its revision is when a record came or went last: whatever happens later has a higher one, also if it
+    /// happens before all records are read.
+    async fn load_service(&mut self) -> Result<(Known, u64, Vec<RawRecord>), ClientError> {
+        let (base, (names, changed)) = match self {
+            Self::Recursive { live, base, .. } => (*base, list(live, base).await?.unwrap_or_default()),
+            Self::Children(children) => (children.base(), children.all().await?),
+        };
+        let found = self.read(&names).await?;
+        let mut members = Members::new(base.to_owned(), changed);
+        let (changes, _) = members.apply(names.into_iter().zip(found).collect());
+        let records = changes.into_iter().filter_map(|change| match change {
+            RawChange::Put(record) => Some(record),
+            RawChange::Delete(..) => None,
+        });
+        let records = records.collect();
+        Ok((Known::Service(Mutex::new(members)), changed.unsigned_abs(), records))
+    }
+
+    async fn load_names(&mut self) -> Result<Names, ClientError> {
+        match self {
+            Self::Recursive { live, base, .. } => load(live, base).await,
+            Self::Children(children) => {
+                let (unsure, names): (Vec<_>, Vec<_>) =
+                    children.all().await?.0.into_iter().partition(|name| is_unsure(name));
+                let (mut names, found) = (names.into_iter().collect(), children.read(&unsure).await?);
+                add(&mut names, unsure, &found);
+                Ok(names)
+            }
+        }
+    }
+}
+
+async fn read_below(live: &Live, base: &str, names: &[String]) -> Result<Vec<Found>, ClientError> {
     let paths: Vec<_> = names.iter().map(|name| format!("{base}/{name}")).collect();
-    let found = read(live, &paths).await?;
-    let mut members = Members::new(base.to_owned(), changed);
-    let (changes, _) = members.apply(names.into_iter().zip(found).collect());
-    let records = changes.into_iter().filter_map(|change| match change {
-        RawChange::Put(record) => Some(record),
-        RawChange::Delete(..) => None,
-    });
-    let records = records.collect();
-    Ok((Known::Service(Mutex::new(members)), changed.unsigned_abs(), records))
+    read(live, &paths).await
 }
 
 fn revision_of(change: &RawChange) -> u64 {

@@ -3,23 +3,18 @@
 use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, Link, eventually};
-use discovery_core::{ErrorKind, Instance, Policy, RegisterOptions, RegistryUrl};
-use discovery_harness::{Etcd, EtcdOptions, Proxy};
+use discovery_core::{ErrorKind, Policy, RegisterOptions, RegistryUrl};
+use discovery_harness::cases::{self, Wire, instance, refused, register};
+use discovery_harness::{Etcd, EtcdOptions};
 
-use crate::fixture::{EtcdFixture, Wire};
+use crate::fixture::{ETCD, EtcdFixture};
 
-const SETTLE: Duration = Duration::from_secs(3 + 2 + 3);
+/// Short, so that what expires does so soon.
+const TTL: Duration = Duration::from_secs(3);
+const SETTLE: Duration = cases::settle(TTL);
 
 fn policy() -> Policy {
-    let mut policy = Policy::default();
-    policy.ttl = Duration::from_secs(3);
-    policy.backoff = Duration::from_secs(2);
-    policy.probe = Duration::from_secs(1);
-    policy
-}
-
-fn instance(id: &str) -> Instance {
-    Instance::builder("pay").id(id).endpoint("grpc://127.0.0.1:9000").build().unwrap()
+    cases::policy(TTL)
 }
 
 /// A server with accounts whose tokens live for three seconds: `app` may use the default prefix.
@@ -28,7 +23,7 @@ async fn guarded() -> Option<Etcd> {
 }
 
 async fn guarded_by(arguments: &[&str]) -> Option<Etcd> {
-    if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
+    if !Etcd::available().expect("etcd, which CI requires") {
         return None;
     }
     let options = EtcdOptions::default().with_args(arguments);
@@ -63,16 +58,15 @@ async fn revoke_all_leases(server: &Etcd) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f14_an_expired_token_is_renewed() {
     let Some(server) = guarded().await else { return };
-    let url: RegistryUrl = format!("etcd://app:app-secret@{}", server.address()).parse().unwrap();
-    let backend = discovery_etcd::open(&url, policy()).unwrap();
-    let first = backend.register(instance("a"), RegisterOptions::default()).await.unwrap();
+    let backend = ETCD.open(format!("app:app-secret@{}", server.address()), policy());
+    let first = register(&backend, "pay", "a").await;
     let watch = backend.watch("pay");
     let idle = tokio::time::Instant::now() + Duration::from_secs(10);
     for round in 0..2 {
         tokio::time::sleep_until(idle + Duration::from_secs(10 * round)).await;
         revoke_all_leases(&server).await;
         let id = format!("late-{round}");
-        let second = backend.register(instance(&id), RegisterOptions::default()).await.unwrap();
+        let second = register(&backend, "pay", &id).await;
         eventually(SETTLE, "both to be registered", async || match watch.latest() {
             Some(set) if set.get("a").is_some() && set.get(&id).is_some() && set.len() == 2 => Ok(()),
             other => Err(format!("{other:?}, {:?}, {:?}", first.state(), second.state())),
@@ -93,18 +87,16 @@ async fn f14_a_watch_opened_after_the_token_expired_is_alive() {
     std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
     let token = format!("jwt,sign-method=HS256,priv-key={},ttl=4s", key.display());
     let Some(server) = guarded_by(&["--auth-token", &token]).await else { return };
-    let url: RegistryUrl = format!("etcd://app:app-secret@{}", server.address()).parse().unwrap();
     // Reconciliation would mend it, late.
     let mut policy = policy();
     policy.reconcile = Duration::from_secs(3_600);
-    let backend = discovery_etcd::open(&url, policy).unwrap();
+    let backend = ETCD.open(format!("app:app-secret@{}", server.address()), policy);
     let first = backend.watch("pay");
     first.ready(SETTLE).await.unwrap();
     tokio::time::sleep(Duration::from_secs(6)).await;
     let second = backend.watch("late");
     second.ready(SETTLE).await.unwrap();
-    let late = Instance::builder("late").id("a").endpoint("grpc://127.0.0.1:9000").build().unwrap();
-    let registration = backend.register(late, RegisterOptions::default()).await.unwrap();
+    let registration = register(&backend, "late", "a").await;
     let shows = async |count: usize| {
         eventually(SETTLE, "the late service", async || match second.latest() {
             Some(set) if set.len() == count => Ok(()),
@@ -115,7 +107,7 @@ async fn f14_a_watch_opened_after_the_token_expired_is_alive() {
     shows(1).await;
     registration.deregister().await.unwrap();
     shows(0).await;
-    let pay = backend.register(instance("a"), RegisterOptions::default()).await.unwrap();
+    let pay = register(&backend, "pay", "a").await;
     eventually(SETTLE, "the first service", async || if first.latest().unwrap().len() == 1 { Ok(()) } else { Err(()) })
         .await;
     assert!(pay.state().is_registered());
@@ -125,7 +117,7 @@ async fn f14_a_watch_opened_after_the_token_expired_is_alive() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f14_a_wrong_password_is_said_and_not_hammered() {
     let Some(server) = guarded().await else { return };
-    let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
+    let proxy = Wire::to(server.socket_address()).await;
     let url: RegistryUrl = format!("etcd://app:hunter2@{}", proxy.0.address()).parse().unwrap();
     // The default backoff, which the bound belongs to.
     let mut policy = policy();
@@ -133,14 +125,10 @@ async fn f14_a_wrong_password_is_said_and_not_hammered() {
     let backend = discovery_etcd::open(&url, policy).unwrap();
     let watch = backend.watch("pay");
     let options = RegisterOptions::default().with_deadline(Duration::from_secs(3));
-    let error = backend.register(instance("a"), options).await.unwrap_err();
+    let error = backend.register(instance("pay", "a"), options).await.unwrap_err();
     assert!(error.message().contains("authentication failed"), "{error}");
     assert!(!format!("{error:?} {backend:?} {watch:?}", backend = url).contains("hunter2"));
-    eventually(SETTLE, "the watch to name the reason", async || match watch.freshness().cause() {
-        Some(cause) if cause.kind() == ErrorKind::Unauthenticated => Ok(()),
-        _ => Err(watch.freshness()),
-    })
-    .await;
+    refused(&watch, SETTLE, ErrorKind::Unauthenticated).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     // A connection is opened for each authentication.
     assert!(proxy.connects() <= 10, "{} attempts", proxy.connects());
@@ -150,14 +138,12 @@ async fn f14_a_wrong_password_is_said_and_not_hammered() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f06_a_revoked_role_empties_nothing() {
     let Some(server) = guarded().await else { return };
-    let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
-    let url: RegistryUrl = format!("etcd://app:app-secret@{}", proxy.0.address()).parse().unwrap();
-    let writer_url: RegistryUrl = format!("etcd://root:root-secret@{}", server.address()).parse().unwrap();
-    let (reader, writer) =
-        (discovery_etcd::open(&url, policy()).unwrap(), discovery_etcd::open(&writer_url, policy()).unwrap());
+    let proxy = Wire::to(server.socket_address()).await;
+    let reader = ETCD.open(format!("app:app-secret@{}", proxy.0.address()), policy());
+    let writer = ETCD.open(format!("root:root-secret@{}", server.address()), policy());
     let mut held = Vec::new();
     for id in ["a", "b", "c"] {
-        held.push(writer.register(instance(id), RegisterOptions::default()).await.unwrap());
+        held.push(register(&writer, "pay", id).await);
     }
     let watch = reader.watch("pay");
     assert_eq!(watch.ready(SETTLE).await.unwrap().len(), 3);
@@ -165,11 +151,7 @@ async fn f06_a_revoked_role_empties_nothing() {
     proxy.cut().await;
     eventually(SETTLE, "the outage", async || if watch.freshness().is_stale() { Ok(()) } else { Err(()) }).await;
     proxy.pass().await;
-    eventually(SETTLE, "the refusal", async || match watch.freshness().cause() {
-        Some(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(watch.freshness()),
-    })
-    .await;
+    refused(&watch, SETTLE, ErrorKind::PermissionDenied).await;
     assert_eq!(watch.latest().unwrap().len(), 3);
     as_root(&server, "role grant-permission app --prefix=true readwrite /discovery/").await;
     held.remove(1).deregister().await.unwrap();
@@ -184,10 +166,9 @@ async fn f06_a_revoked_role_empties_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r01_a_missing_right_is_said_at_once() {
     let Some(server) = guarded().await else { return };
-    let url: RegistryUrl = format!("etcd://app:app-secret@{}/elsewhere", server.address()).parse().unwrap();
-    let backend = discovery_etcd::open(&url, policy()).unwrap();
+    let backend = ETCD.open(format!("app:app-secret@{}/elsewhere", server.address()), policy());
     let begun = tokio::time::Instant::now();
-    let error = backend.register(instance("a"), RegisterOptions::default()).await.unwrap_err();
+    let error = backend.register(instance("pay", "a"), RegisterOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     assert!(begun.elapsed() < Duration::from_secs(3));
     assert_eq!(

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use discovery_core::conformance::{Fixture, Link};
-use discovery_core::{Backend, Policy, RegistryUrl, Result};
-use discovery_harness::{Etcd, Proxy};
+use discovery_core::{Backend, Policy, Result};
+use discovery_harness::Etcd;
+use discovery_harness::cases::{Subject, Wire};
 use etcd_client::{Client, DeleteOptions, LeaseClient, Txn, TxnOp};
 
 /// etcd refuses a transaction above this many operations, and a request above 1.5 MiB.
 const BATCH: usize = 100;
+
+pub(crate) const ETCD: Subject = Subject::new("etcd", discovery_etcd::connect, discovery_etcd::open);
 
 pub(crate) struct EtcdFixture {
     pub(crate) server: Etcd,
@@ -29,17 +32,10 @@ impl EtcdFixture {
     }
 }
 
-/// Opens a handle through a proxy of its own.
-pub(crate) async fn open_through(server: &Etcd, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<Wire>)> {
-    let proxy = Proxy::start(server.socket_address()).await.expect("a proxy");
-    let url: RegistryUrl = format!("etcd://{}{prefix}", proxy.address()).parse()?;
-    Ok((discovery_etcd::open(&url, policy)?, Arc::new(Wire(proxy))))
-}
-
 #[async_trait]
 impl Fixture for EtcdFixture {
     async fn start() -> Option<Self> {
-        if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
+        if !Etcd::available().expect("etcd, which CI requires") {
             return None;
         }
         Some(Self { server: Etcd::start().await.expect("a started etcd"), wires: Mutex::default() })
@@ -50,7 +46,7 @@ impl Fixture for EtcdFixture {
     }
 
     async fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<dyn Link>)> {
-        let (backend, wire) = open_through(&self.server, prefix, policy).await?;
+        let (backend, wire) = ETCD.open_through(self.server.socket_address(), prefix, policy).await?;
         self.wires.lock().expect("the wires").push(wire.clone());
         Ok((backend, wire))
     }
@@ -124,44 +120,5 @@ impl Fixture for EtcdFixture {
     async fn restart_empty(&self) {
         self.server.kill().expect("a killed etcd");
         self.server.start_empty().await.expect("an emptied etcd");
-    }
-}
-
-/// The proxy of one handle.
-pub(crate) struct Wire(pub(crate) Proxy);
-
-#[async_trait]
-impl Link for Wire {
-    async fn pass(&self) {
-        self.0.pass().await.expect("a passing proxy");
-    }
-
-    async fn cut(&self) {
-        // Attempts have to be counted, so they are accepted and reset.
-        self.0.cut_counting().await.expect("a cut proxy");
-    }
-
-    async fn freeze(&self) {
-        self.0.freeze_open().await.expect("a frozen proxy");
-    }
-
-    async fn swallow_replies(&self) {
-        self.0.swallow_replies().await.expect("a swallowing proxy");
-    }
-
-    async fn delay(&self, delay: Duration) {
-        self.0.delay(delay).await.expect("a slow proxy");
-    }
-
-    fn connects(&self) -> u64 {
-        self.0.connects()
-    }
-
-    fn open(&self) -> usize {
-        self.0.open()
-    }
-
-    fn received(&self) -> u64 {
-        self.0.bytes_down()
     }
 }

@@ -3,15 +3,11 @@
 use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, eventually};
-use discovery_core::{ErrorKind, Instance, Key, KeySpace, RegisterOptions, RegistryUrl, encode};
+use discovery_core::{ErrorKind, Key, KeySpace, RegisterOptions, encode};
+use discovery_harness::cases::{self, large};
 use discovery_harness::{Etcd, EtcdOptions};
 
-use crate::fixture::EtcdFixture;
-
-fn large(id: &str, bytes: usize) -> Instance {
-    let builder = Instance::builder("pay").id(id).endpoint("grpc://127.0.0.1:9000");
-    builder.metadata("padding", "x".repeat(bytes)).build().unwrap()
-}
+use crate::fixture::{ETCD, EtcdFixture};
 
 /// Ten thousand instances of a kibibyte in one service, and sixty of a megabyte in another: both are read whole and followed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,8 +22,7 @@ async fn l04_f17_sets_far_above_the_decoding_limit() {
         let value = String::from_utf8(encode(&big)).unwrap().replace("\"service\":\"pay\"", "\"service\":\"big\"");
         fixture.put_raw(vec![(key("big", big.id()), value.into_bytes())]).await;
     }
-    let url: RegistryUrl = format!("etcd://{}", fixture.server.address()).parse().unwrap();
-    let backend = discovery_etcd::connect(&url).unwrap();
+    let backend = ETCD.connect(fixture.server.address());
     let (many, big) = (backend.watch("pay"), backend.watch("big"));
     let first = many.ready(Duration::from_secs(5)).await.unwrap();
     assert_eq!((first.len(), first.unreadable()), (10_000, 0));
@@ -64,8 +59,7 @@ async fn l04_w02_pages_are_of_one_revision() {
         (space.key(&instance.key()), encode(&instance))
     };
     fixture.put_raw((0..2_000).map(|n| record(&format!("{n:05}"), 1)).collect()).await;
-    let url: RegistryUrl = format!("etcd://{}", fixture.server.address()).parse().unwrap();
-    let backend = discovery_etcd::connect(&url).unwrap();
+    let backend = ETCD.connect(fixture.server.address());
     let mut kv = fixture.client().await.kv_client();
     let records: Vec<_> =
         (2..).flat_map(|weight| ["00000", "01999"].map(|id| record(id, weight))).take(20_000).collect();
@@ -91,8 +85,7 @@ async fn l04_w02_pages_are_of_one_revision() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f17_a_record_above_the_limit_is_refused_at_once() {
     let Some(fixture) = EtcdFixture::start().await else { return };
-    let url: RegistryUrl = format!("etcd://{}", fixture.server.address()).parse().unwrap();
-    let backend = discovery_etcd::connect(&url).unwrap();
+    let backend = ETCD.connect(fixture.server.address());
     let begun = tokio::time::Instant::now();
     let error = backend.register(large("a", 2_000_000), RegisterOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
@@ -103,13 +96,12 @@ async fn f17_a_record_above_the_limit_is_refused_at_once() {
 /// A server out of space is said to be so; what is registered is kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r11_a_full_server_is_named() {
-    if !discovery_harness::available("etcd").expect("etcd, which CI requires") {
+    if !Etcd::available().expect("etcd, which CI requires") {
         return;
     }
     let options = EtcdOptions::default().with_args(["--quota-backend-bytes", "1000000"]);
     let server = Etcd::start_with(options).await.unwrap();
-    let url: RegistryUrl = format!("etcd://{}", server.address()).parse().unwrap();
-    let backend = discovery_etcd::connect(&url).unwrap();
+    let backend = ETCD.connect(server.address());
     let kept = backend.register(large("kept", 10), RegisterOptions::default()).await.unwrap();
     let filler = vec![b'x'; 500_000];
     let mut full = false;
@@ -125,37 +117,8 @@ async fn r11_a_full_server_is_named() {
     assert!(set.get("kept").is_some());
 }
 
-/// The size to plan for: a thousand registrations and ten thousand watched services on one handle survive a restart of the store
-/// without a write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l02_ten_thousand_services_survive_a_restart() {
     let Some(fixture) = EtcdFixture::start().await else { return };
-    let url: RegistryUrl = format!("etcd://{}?ttl=30s&backoff=2s", fixture.server.address()).parse().unwrap();
-    let backend = discovery_etcd::connect(&url).unwrap();
-    let begun = tokio::time::Instant::now();
-    let mut registering = tokio::task::JoinSet::new();
-    for n in 0..1_000 {
-        let (backend, builder) = (backend.clone(), Instance::builder(format!("s{n}")));
-        let instance = builder.id("a").endpoint("grpc://127.0.0.1:9000").build().unwrap();
-        registering.spawn(async move { backend.register(instance, RegisterOptions::default()).await.unwrap() });
-    }
-    let held = registering.join_all().await;
-    let registered = begun.elapsed();
-    let watches: Vec<_> = (0..10_000).map(|n| backend.watch(&format!("s{n}"))).collect();
-    for watch in &watches {
-        watch.ready(Duration::from_secs(60)).await.unwrap();
-    }
-    println!("1,000 registrations in {registered:?}, then 10,000 sets in {:?}", begun.elapsed() - registered);
-    let revision = fixture.revision().await;
-    fixture.restart().await;
-    let begun = tokio::time::Instant::now();
-    eventually(Duration::from_secs(60), "everything to hold again", async || {
-        let live = watches.iter().filter(|watch| watch.freshness().is_live()).count();
-        let registered = held.iter().filter(|registration| registration.state().is_registered()).count();
-        if (live, registered) == (10_000, 1_000) { Ok(()) } else { Err((live, registered)) }
-    })
-    .await;
-    println!("everything holds again {:?} after the restart", begun.elapsed());
-    assert_eq!(fixture.revision().await, revision, "something that survived was written");
-    assert!(watches.iter().take(1_000).all(|watch| watch.latest().is_some_and(|set| set.len() == 1)));
+    cases::ten_thousand_services_survive_a_restart(ETCD, &fixture, fixture.server.socket_address()).await;
 }

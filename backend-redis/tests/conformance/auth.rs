@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use discovery_core::conformance::{Link, eventually};
+use discovery_core::conformance::Link;
 use discovery_core::{ErrorKind, Policy, RegisterOptions, RegistryUrl};
-use discovery_harness::{Proxy, Redis};
+use discovery_harness::Redis;
+use discovery_harness::cases::{Wire, instance, refused, register, shows};
 
-use crate::fixture::{Wire, installed};
-use crate::stage::{SETTLE, instance, open, policy, register, shows};
+use crate::stage::{SETTLE, open, policy};
 
 /// A server whose user `app` has the rights that the README lists, and whose user `default` is off.
 async fn guarded() -> Option<Redis> {
-    if !installed() {
+    if !Redis::available().expect("Redis, which CI requires") {
         return None;
     }
     let server = Redis::start().await.expect("a started Redis");
@@ -48,7 +48,7 @@ async fn r01_the_documented_rights_are_enough() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l01_a_wrong_password_is_said_and_not_hammered() {
     let Some(server) = guarded().await else { return };
-    let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
+    let proxy = Wire::to(server.socket_address()).await;
     for credentials in ["app:hunter2", "default:hunter2", "nobody:hunter2"] {
         let url: RegistryUrl = format!("redis://{credentials}@{}", proxy.0.address()).parse().unwrap();
         // The default backoff, which the bound belongs to.
@@ -61,11 +61,7 @@ async fn l01_a_wrong_password_is_said_and_not_hammered() {
         let error = backend.register(instance("pay", "a"), options).await.unwrap_err();
         assert!(error.message().contains("check user and password"), "{error}");
         assert!(!format!("{error:?} {url:?} {watch:?} {:?}", watch.freshness()).contains("hunter2"));
-        eventually(SETTLE, "the watch to name the reason", async || match watch.freshness().cause() {
-            Some(cause) if cause.kind() == ErrorKind::Unauthenticated => Ok(()),
-            _ => Err(watch.freshness()),
-        })
-        .await;
+        refused(&watch, SETTLE, ErrorKind::Unauthenticated).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
         // A connection is opened for each attempt.
         assert!(proxy.connects() - before <= 5, "{} attempts", proxy.connects() - before);
@@ -88,11 +84,7 @@ async fn r01_a_missing_right_is_said_at_once() {
     }
     let backend = open(&format!("redis://app:secret@{}/elsewhere", server.address()));
     let watch = backend.watch("pay");
-    eventually(SETTLE, "the reason", async || match watch.freshness().cause() {
-        Some(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(watch.freshness()),
-    })
-    .await;
+    refused(&watch, SETTLE, ErrorKind::PermissionDenied).await;
     assert!(watch.latest().is_none(), "a refusal was taken for a set");
 }
 
@@ -107,11 +99,7 @@ async fn f06_a_revoked_right_empties_nothing() {
     shows(&watch, SETTLE, &["a", "b"]).await;
     as_root(&server, &["ACL", "SETUSER", "app", "-@read"]).await;
     // Nothing is cut: the watch itself finds out at the next deadline.
-    eventually(SETTLE, "the refusal", async || match watch.freshness().cause() {
-        Some(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(watch.freshness()),
-    })
-    .await;
+    refused(&watch, SETTLE, ErrorKind::PermissionDenied).await;
     assert_eq!(watch.latest().unwrap().len(), 2);
     as_root(&server, &["ACL", "SETUSER", "app", "+@read"]).await;
     a.deregister().await.unwrap();

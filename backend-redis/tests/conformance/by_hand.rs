@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, eventually};
 use discovery_core::{Change, Key, KeySpace};
+use discovery_harness::cases::{ids, instance, register, shows};
 
 use crate::fixture::RedisFixture;
-use crate::stage::{SETTLE, ids, instance, open, policy, register, shows};
+use crate::stage::{SETTLE, policy};
 
 const SOON: Duration = Duration::from_secs(3);
 
@@ -14,7 +15,7 @@ const SOON: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_a_plain_del_is_repaired() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let backend = open(&format!("redis://{}", fixture.server.address()));
+    let backend = fixture.handle();
     let _held = (register(&backend, "pay", "a").await, register(&backend, "pay", "b").await);
     let watch = backend.watch("pay");
     shows(&watch, SOON, &["a", "b"]).await;
@@ -27,10 +28,7 @@ async fn r04_a_plain_del_is_repaired() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_a_plain_set_is_repaired() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let (backend, reader) = (
-        open(&format!("redis://{}", fixture.server.address())),
-        open(&format!("redis://{}", fixture.server.address())),
-    );
+    let (backend, reader) = (fixture.handle(), fixture.handle());
     let held = (register(&backend, "pay", "a").await, register(&backend, "pay", "b").await);
     let watch = reader.watch("pay");
     shows(&watch, SOON, &["a", "b"]).await;
@@ -54,10 +52,7 @@ async fn r04_a_plain_set_is_repaired() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_w02_a_flushed_server_is_filled_again() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let (backend, reader) = (
-        open(&format!("redis://{}", fixture.server.address())),
-        open(&format!("redis://{}", fixture.server.address())),
-    );
+    let (backend, reader) = (fixture.handle(), fixture.handle());
     let held = (register(&backend, "pay", "a").await, register(&backend, "pay", "b").await);
     let (mut watch, names) = (reader.watch("pay"), reader.watch_services());
     let first = shows(&watch, SOON, &["a", "b"]).await;
@@ -78,7 +73,7 @@ async fn r04_w02_a_flushed_server_is_filled_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_a_forgotten_script_is_brought_again() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let backend = open(&format!("redis://{}", fixture.server.address()));
+    let backend = fixture.handle();
     let a = register(&backend, "pay", "a").await;
     let watch = backend.watch("pay");
     shows(&watch, SOON, &["a"]).await;
@@ -97,7 +92,7 @@ async fn r04_a_forgotten_script_is_brought_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f09_junk_on_the_channel_is_ignored() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let backend = open(&format!("redis://{}", fixture.server.address()));
+    let backend = fixture.handle();
     let _a = register(&backend, "pay", "a").await;
     let watch = backend.watch("pay");
     let first = shows(&watch, SOON, &["a"]).await;
@@ -114,7 +109,7 @@ async fn f09_junk_on_the_channel_is_ignored() {
 async fn the_documented_commands_write_and_remove() {
     let Some(fixture) = RedisFixture::start().await else { return };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/registry.lua");
-    let backend = open(&format!("redis://{}", fixture.server.address()));
+    let backend = fixture.handle();
     let (watch, names) = (backend.watch("orders"), backend.watch_services());
     shows(&watch, SOON, &[]).await;
     let readme = include_str!("../../README.md");

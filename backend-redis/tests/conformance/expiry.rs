@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, eventually};
+use discovery_harness::cases::{ids, register, shows};
 use tokio::time::Instant;
 
 use crate::fixture::RedisFixture;
-use crate::stage::{ids, open, policy, register, shows};
+use crate::stage::policy;
 
 const SOON: Duration = Duration::from_secs(3);
 
@@ -18,10 +19,7 @@ async fn f16_r03_a_killed_provider_is_gone_among_ten_thousand_keys() {
     let others: String = (0..10_000).map(|n| format!("SET other:{n} x EX 3600\r\n")).collect();
     fixture.server.cli_stdin(&["--pipe"], others.as_bytes()).await.unwrap();
     fixture.server.cli(&["CONFIG", "RESETSTAT"]).await.unwrap();
-    let (living, reader) = (
-        open(&format!("redis://{}", fixture.server.address())),
-        open(&format!("redis://{}", fixture.server.address())),
-    );
+    let (living, reader) = (fixture.handle(), fixture.handle());
     let _b = register(&living, "pay", "b").await;
     let mut watch = reader.watch("pay");
     shows(&watch, SOON, &["b"]).await;
@@ -56,7 +54,7 @@ async fn f16_r03_a_killed_provider_is_gone_among_ten_thousand_keys() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r03_the_list_of_services_loses_who_expired() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let reader = open(&format!("redis://{}", fixture.server.address()));
+    let reader = fixture.handle();
     let names = reader.watch_services();
     let (dying, link) = fixture.open("", policy()).await.unwrap();
     let _held = (register(&dying, "pay", "a").await, register(&dying, "ship", "a").await);
@@ -88,8 +86,7 @@ async fn r03_the_list_of_services_loses_who_expired() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w02_a_watch_opened_as_another_closes_hears_everything() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let url = format!("redis://{}", fixture.server.address());
-    let (backend, writer) = (open(&url), open(&url));
+    let (backend, writer) = (fixture.handle(), fixture.handle());
     let mut held = Vec::new();
     for round in 0..100 {
         let service = format!("s{}", round % 5);
@@ -119,7 +116,7 @@ async fn w02_a_watch_opened_as_another_closes_hears_everything() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l04_a_service_that_is_gone_leaves_nothing() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let backend = open(&format!("redis://{}", fixture.server.address()));
+    let backend = fixture.handle();
     for n in 0..20 {
         register(&backend, &format!("s{n}"), "a").await.deregister().await.unwrap();
     }
@@ -137,10 +134,7 @@ async fn l04_a_service_that_is_gone_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w02_an_added_instance_is_seen_at_once() {
     let Some(fixture) = RedisFixture::start().await else { return };
-    let (backend, reader) = (
-        open(&format!("redis://{}", fixture.server.address())),
-        open(&format!("redis://{}", fixture.server.address())),
-    );
+    let (backend, reader) = (fixture.handle(), fixture.handle());
     let mut watch = reader.watch("pay");
     shows(&watch, SOON, &[]).await;
     let (mut held, mut delays) = (Vec::new(), Vec::new());

@@ -5,21 +5,14 @@ use std::time::Duration;
 
 use discovery_core::conformance::eventually;
 use discovery_core::{Backend, Registration, Watch};
-use discovery_harness::{RedisCluster, RedisSentinel};
+use discovery_harness::cases::{holds, ids, register, shows};
+use discovery_harness::{Redis, RedisCluster, RedisSentinel};
 use tokio::time::{Instant, sleep};
 
-use crate::fixture::installed;
-use crate::stage::{SETTLE, ids, open, register, shows};
+use crate::stage::{SETTLE, open};
 
 /// Longer than the servers take to agree on a new master, and SETTLE.
 const FAILOVER: Duration = Duration::from_secs(10 + 8);
-
-async fn holds(registration: &Registration, limit: Duration) {
-    eventually(limit, "the registration to hold", async || {
-        if registration.state().is_registered() { Ok(()) } else { Err(registration.state()) }
-    })
-    .await;
-}
 
 /// Registers two instances, and watches them from another handle.
 async fn scene(url: &str, service: &str) -> ([Arc<dyn Backend>; 2], [Registration; 2], Watch) {
@@ -32,7 +25,7 @@ async fn scene(url: &str, service: &str) -> ([Arc<dyn Backend>; 2], [Registratio
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_the_master_under_sentinels_is_lost() {
-    if !installed() || !discovery_harness::available("redis-sentinel").unwrap() {
+    if !Redis::available().unwrap() || !discovery_harness::available("redis-sentinel").unwrap() {
         return;
     }
     let pair = RedisSentinel::start().await.unwrap();
@@ -61,7 +54,7 @@ async fn r04_the_master_under_sentinels_is_lost() {
 /// Each service lies on one of the masters; some are on the one that is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_a_master_of_a_cluster_is_lost_and_replaced() {
-    if !installed() {
+    if !Redis::available().unwrap() {
         return;
     }
     let cluster = RedisCluster::start_with_replicas().await.unwrap();
@@ -103,7 +96,7 @@ async fn r04_a_master_of_a_cluster_is_lost_and_replaced() {
 /// Without a replica the lost master's services wait for it, and the others go on: no request hangs on the dead one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_a_master_of_a_cluster_is_lost_and_comes_back() {
-    if !installed() {
+    if !Redis::available().unwrap() {
         return;
     }
     let cluster = RedisCluster::start().await.unwrap();

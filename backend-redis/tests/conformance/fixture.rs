@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use discovery_core::conformance::{Fixture, Link};
-use discovery_core::{Backend, Policy, RegistryUrl, Result};
-use discovery_harness::{Proxy, Redis};
+use discovery_core::{Backend, Policy, Result};
+use discovery_harness::Redis;
+use discovery_harness::cases::{Subject, Wire};
 
 use crate::operator::Operator;
+use crate::stage::policy;
+
+pub(crate) const REDIS: Subject = Subject::new("redis", discovery_redis::connect, discovery_redis::open);
 
 pub(crate) struct RedisFixture {
     pub(crate) server: Redis,
@@ -21,28 +25,17 @@ impl RedisFixture {
     pub(crate) async fn operator(&self) -> Operator {
         Operator::connect(&self.server.address()).await
     }
-}
 
-/// Whether Redis is installed; says so on standard error if not.
-pub(crate) fn installed() -> bool {
-    ["redis-server", "redis-cli"].iter().all(|it| discovery_harness::available(it).expect("Redis, which CI requires"))
-}
-
-/// Opens a handle through a proxy of its own.
-pub(crate) async fn open_through(
-    server: &Redis,
-    prefix: &str,
-    policy: Policy,
-) -> Result<(Arc<dyn Backend>, Arc<Wire>)> {
-    let proxy = Proxy::start(server.socket_address()).await.expect("a proxy");
-    let url: RegistryUrl = format!("redis://{}{prefix}", proxy.address()).parse()?;
-    Ok((discovery_redis::open(&url, policy)?, Arc::new(Wire(proxy))))
+    /// A handle straight on the server.
+    pub(crate) fn handle(&self) -> Arc<dyn Backend> {
+        REDIS.open(self.server.address(), policy())
+    }
 }
 
 #[async_trait]
 impl Fixture for RedisFixture {
     async fn start() -> Option<Self> {
-        if !installed() {
+        if !Redis::available().expect("Redis, which CI requires") {
             return None;
         }
         Some(Self { server: Redis::start().await.expect("a started Redis"), wires: Mutex::default() })
@@ -53,7 +46,7 @@ impl Fixture for RedisFixture {
     }
 
     async fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<dyn Link>)> {
-        let (backend, wire) = open_through(&self.server, prefix, policy).await?;
+        let (backend, wire) = REDIS.open_through(self.server.socket_address(), prefix, policy).await?;
         self.wires.lock().expect("the wires").push(wire.clone());
         Ok((backend, wire))
     }
@@ -104,44 +97,5 @@ impl Fixture for RedisFixture {
     async fn restart_empty(&self) {
         self.server.kill().expect("a killed Redis");
         self.server.start_empty().await.expect("an emptied Redis");
-    }
-}
-
-/// The proxy of one handle.
-pub(crate) struct Wire(pub(crate) Proxy);
-
-#[async_trait]
-impl Link for Wire {
-    async fn pass(&self) {
-        self.0.pass().await.expect("a passing proxy");
-    }
-
-    async fn cut(&self) {
-        // Attempts have to be counted, so they are accepted and reset.
-        self.0.cut_counting().await.expect("a cut proxy");
-    }
-
-    async fn freeze(&self) {
-        self.0.freeze_open().await.expect("a frozen proxy");
-    }
-
-    async fn swallow_replies(&self) {
-        self.0.swallow_replies().await.expect("a swallowing proxy");
-    }
-
-    async fn delay(&self, delay: Duration) {
-        self.0.delay(delay).await.expect("a slow proxy");
-    }
-
-    fn connects(&self) -> u64 {
-        self.0.connects()
-    }
-
-    fn open(&self) -> usize {
-        self.0.open()
-    }
-
-    fn received(&self) -> u64 {
-        self.0.bytes_down()
     }
 }

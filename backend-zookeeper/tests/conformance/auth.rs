@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, Link, eventually};
 use discovery_core::{ErrorKind, RegisterOptions, RegistryUrl};
-use discovery_harness::Proxy;
+use discovery_harness::cases::{Wire, refused, shows};
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
-use crate::fixture::{Wire, ZooKeeperFixture};
-use crate::stage::{SETTLE, SOON, instance, policy, shows};
+use crate::fixture::ZooKeeperFixture;
+use crate::stage::{SETTLE, SOON, instance, policy};
 
 async fn through_proxy(fixture: &ZooKeeperFixture, credentials: &str) -> (RegistryUrl, Wire) {
-    let proxy = Proxy::start(fixture.server.socket_address()).await.unwrap();
-    (format!("zk://{credentials}{}", proxy.address()).parse().unwrap(), Wire(proxy))
+    let wire = Wire::to(fixture.server.socket_address()).await;
+    (format!("zk://{credentials}{}", wire.0.address()).parse().unwrap(), wire)
 }
 
 /// What a user creates is that user's alone, and stays usable over reconnects and expired sessions.
@@ -64,11 +64,7 @@ async fn f14_a_wrong_password_is_said_and_not_hammered() {
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
         assert!(begun.elapsed() < SOON && error.message().contains("password"), "{error}");
         assert!(!format!("{error:?} {url:?} {watch:?}").contains("hunter2"));
-        eventually(SETTLE, "the watch to name the reason", async || match watch.freshness().cause() {
-            Some(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(()),
-            _ => Err(watch.freshness()),
-        })
-        .await;
+        refused(&watch, SETTLE, ErrorKind::PermissionDenied).await;
         let before = wire.received();
         tokio::time::sleep(Duration::from_secs(10)).await;
         // A probe a second, and a try of the watch every five seconds at most; a busy machine may cost a reconnect.

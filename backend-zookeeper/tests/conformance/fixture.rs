@@ -6,13 +6,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use discovery_core::conformance::{Fixture, Link};
-use discovery_core::{Backend, Policy, RegistryUrl, Result};
-use discovery_harness::{Proxy, ZooKeeper};
+use discovery_core::{Backend, Policy, Result};
+use discovery_harness::ZooKeeper;
+use discovery_harness::cases::{Subject, Wire};
 use zookeeper_client::{Acl, AuthId, Error, Permission};
 
 use crate::raw::{Nodes, Raw, SUPERSEDED};
 
-pub(crate) struct ZooKeeperFixture {
+pub(crate) const ZOOKEEPER: Subject =
+    Subject::new("zookeeper", discovery_zookeeper::connect, discovery_zookeeper::open);
+
+/// A server that handles speak to as to one of the version 3.`MINOR`, or, with 0, as to what it is.
+pub(crate) struct Spoken<const MINOR: u8> {
     pub(crate) server: ZooKeeper,
     /// A proxy works as long as it is kept, also for a test that has no use for it.
     wires: Mutex<Vec<Arc<Wire>>>,
@@ -20,22 +25,13 @@ pub(crate) struct ZooKeeperFixture {
     denied: Mutex<Vec<String>>,
 }
 
-impl ZooKeeperFixture {
+pub(crate) type ZooKeeperFixture = Spoken<0>;
+
+impl<const MINOR: u8> Spoken<MINOR> {
     /// A client of our own, past the code under test.
     pub(crate) async fn raw(&self) -> Raw {
         Raw::connect(&self.server).await
     }
-}
-
-/// Opens a handle through a proxy of its own.
-pub(crate) async fn open_through(
-    server: &ZooKeeper,
-    prefix: &str,
-    policy: Policy,
-) -> Result<(Arc<dyn Backend>, Arc<Wire>)> {
-    let proxy = Proxy::start(server.socket_address()).await.expect("a proxy");
-    let url: RegistryUrl = format!("zookeeper://{}{prefix}", proxy.address()).parse()?;
-    Ok((discovery_zookeeper::open(&url, policy)?, Arc::new(Wire(proxy))))
 }
 
 /// The sessions that records hang on.
@@ -45,7 +41,7 @@ pub(crate) fn sessions(nodes: &Nodes) -> BTreeSet<i64> {
 }
 
 #[async_trait]
-impl Fixture for ZooKeeperFixture {
+impl<const MINOR: u8> Fixture for Spoken<MINOR> {
     async fn start() -> Option<Self> {
         if !ZooKeeper::available().expect("ZooKeeper, which CI requires") {
             return None;
@@ -61,7 +57,8 @@ impl Fixture for ZooKeeperFixture {
     }
 
     async fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<dyn Link>)> {
-        let (backend, wire) = open_through(&self.server, prefix, policy).await?;
+        let path = if MINOR == 0 { prefix.to_owned() } else { format!("{prefix}?oldest=3.{MINOR}") };
+        let (backend, wire) = ZOOKEEPER.open_through(self.server.socket_address(), &path, policy).await?;
         self.wires.lock().expect("the wires").push(wire.clone());
         Ok((backend, wire))
     }
@@ -144,44 +141,5 @@ impl Fixture for ZooKeeperFixture {
     async fn restart_empty(&self) {
         self.server.kill().expect("a killed ZooKeeper");
         self.server.start_empty().await.expect("an emptied ZooKeeper");
-    }
-}
-
-/// The proxy of one handle.
-pub(crate) struct Wire(pub(crate) Proxy);
-
-#[async_trait]
-impl Link for Wire {
-    async fn pass(&self) {
-        self.0.pass().await.expect("a passing proxy");
-    }
-
-    async fn cut(&self) {
-        // Attempts have to be counted, so they are accepted and reset.
-        self.0.cut_counting().await.expect("a cut proxy");
-    }
-
-    async fn freeze(&self) {
-        self.0.freeze_open().await.expect("a frozen proxy");
-    }
-
-    async fn swallow_replies(&self) {
-        self.0.swallow_replies().await.expect("a swallowing proxy");
-    }
-
-    async fn delay(&self, delay: Duration) {
-        self.0.delay(delay).await.expect("a slow proxy");
-    }
-
-    fn connects(&self) -> u64 {
-        self.0.connects()
-    }
-
-    fn open(&self) -> usize {
-        self.0.open()
-    }
-
-    fn received(&self) -> u64 {
-        self.0.bytes_down()
     }
 }

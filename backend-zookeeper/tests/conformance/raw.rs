@@ -1,14 +1,14 @@
-//! The tree past the code under test, as an operator's command line shows and changes it.
+//! The tree past the code under test, as an operator's command line shows and changes it, by requests that every server since 3.4 knows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use discovery_harness::ZooKeeper;
-use futures_util::future::join_all;
-use zookeeper_client::{Acls, Client, CreateMode, Error, MultiReadResult, Stat};
+use futures_util::future::{join, join_all};
+use zookeeper_client::{Acls, Client, CreateMode, Error, Stat};
 
-/// Far below the requests that ZooKeeper refuses.
-const BATCH: usize = 500_000;
+/// Requests at once.
+const BATCH: usize = 500;
 
 /// The data of a node whose owner was superseded.
 pub(crate) const SUPERSEDED: &[u8] = b"superseded";
@@ -23,7 +23,7 @@ impl Raw {
     pub(crate) async fn connect(server: &ZooKeeper) -> Self {
         // As patient as the server's longest session allows: what an operator does must not fail on a busy machine.
         let patient = Client::connector().with_session_timeout(Duration::from_secs(10));
-        let patient = patient.with_connection_timeout(Duration::from_secs(6));
+        let patient = patient.with_connection_timeout(Duration::from_secs(6)).with_server_version(3, 4, 0);
         Self(patient.connect(&server.address()).await.expect("a raw client"))
     }
 
@@ -32,21 +32,17 @@ impl Raw {
         let (mut nodes, mut level) = (Nodes::new(), vec!["/".to_owned()]);
         while !level.is_empty() {
             let mut next = Vec::new();
-            for page in level.chunks(500) {
-                let mut reader = self.0.new_multi_reader();
-                for path in page {
-                    reader.add_get_data(path).unwrap();
-                    reader.add_get_children(path).unwrap();
-                }
-                let mut results = reader.commit().await.expect("a raw read").into_iter();
-                for path in page {
-                    let (data, children) = (results.next().unwrap(), results.next().unwrap());
-                    if let MultiReadResult::Children { children } = children {
-                        let base = if path == "/" { "" } else { path };
-                        next.extend(children.into_iter().map(|child| format!("{base}/{child}")));
-                    }
-                    if let MultiReadResult::Data { data, stat } = data {
-                        nodes.insert(path.clone(), (data, stat));
+            for page in level.chunks(BATCH) {
+                let read = |path| join(self.0.get_data(path), self.0.list_children(path));
+                let answers = join_all(page.iter().map(|path| read(path))).await;
+                for (path, (data, children)) in page.iter().zip(answers) {
+                    let base = if path == "/" { "" } else { path };
+                    let children = children.unwrap_or_default();
+                    next.extend(children.into_iter().map(|child| format!("{base}/{child}")));
+                    match data {
+                        Ok(found) => _ = nodes.insert(path.clone(), found),
+                        Err(Error::NoNode | Error::NoAuth) => {}
+                        Err(error) => panic!("a raw read of {path}: {error}"),
                     }
                 }
             }
@@ -85,26 +81,19 @@ impl Raw {
 
     /// Creates persistent nodes, or sets their data.
     pub(crate) async fn put(&self, records: Vec<(String, Vec<u8>)>) {
+        let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
         let mut parents: Vec<_> = records.iter().map(|(key, _)| key.rsplit_once('/').unwrap().0).collect();
         parents.dedup();
         for parent in parents {
-            self.0.mkdir(parent, &CreateMode::Container.with_acls(Acls::anyone_all())).await.expect("a parent");
+            self.0.mkdir(parent, &persistent).await.expect("a parent");
         }
-        let there = join_all(records.iter().map(|(key, _)| self.0.check_stat(key))).await;
-        let (mut writer, mut bytes) = (self.0.new_multi_writer(), 0);
-        for ((key, value), there) in records.iter().zip(there) {
-            if there.unwrap().is_some() {
-                writer.add_set_data(key, value, None).unwrap();
-            } else {
-                writer.add_create(key, value, &CreateMode::Persistent.with_acls(Acls::anyone_all())).unwrap();
-            }
-            bytes += key.len() + value.len();
-            if bytes > BATCH {
-                writer.commit().await.expect("raw writes");
-                (writer, bytes) = (self.0.new_multi_writer(), 0);
-            }
+        for page in records.chunks(BATCH) {
+            let writes = page.iter().map(async |(key, value)| match self.0.create(key, value, &persistent).await {
+                Err(Error::NodeExists) => self.0.set_data(key, value, None).await.map(drop),
+                created => created.map(drop),
+            });
+            join_all(writes).await.into_iter().collect::<Result<(), _>>().expect("raw writes");
         }
-        writer.commit().await.expect("raw writes");
     }
 
     pub(crate) async fn delete(&self, path: &str) {

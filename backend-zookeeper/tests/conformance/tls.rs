@@ -2,83 +2,40 @@
 
 use std::time::Duration;
 
-use discovery_core::conformance::{Link, eventually};
-use discovery_core::{ErrorKind, Policy, RegisterOptions, RegistryUrl};
-use discovery_harness::{Certificates, Proxy, ZooKeeper, ZooKeeperOptions};
+use discovery_harness::{Certificates, ZooKeeper, ZooKeeperOptions, cases};
 
-use crate::fixture::Wire;
-use crate::stage::instance;
+use crate::fixture::ZOOKEEPER;
+use crate::stage::has;
 
 async fn guarded() -> Option<(ZooKeeper, Certificates)> {
     if !ZooKeeper::available().expect("ZooKeeper, which CI requires") {
         return None;
     }
+    if !has("TLS", (3, 5)).await {
+        return None;
+    }
     let certificates = Certificates::new().unwrap();
     let options = ZooKeeperOptions::default().with_tls(&certificates).unwrap();
-    let server = ZooKeeper::start_with(options).await.unwrap();
-    Some((server, certificates))
-}
-
-fn url(address: &str, ca: &Certificates, client: Option<&Certificates>) -> RegistryUrl {
-    let mut text = format!("zookeepers://{address}?ca={}", ca.ca().display());
-    if let Some((certificate, key)) = client.map(Certificates::client) {
-        text += &format!("&cert={}&key={}", certificate.display(), key.display());
-    }
-    text.parse().unwrap()
+    Some((ZooKeeper::start_with(options).await.unwrap(), certificates))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r01_certificates_on_both_sides() {
     let Some((server, certificates)) = guarded().await else { return };
-    let backend = discovery_zookeeper::connect(&url(&server.address(), &certificates, Some(&certificates))).unwrap();
-    let registration = backend.register(instance("a", 1), RegisterOptions::default()).await.unwrap();
-    let set = backend.snapshot("pay", Duration::from_secs(3)).await.unwrap();
-    assert_eq!(set.len(), 1);
-    registration.deregister().await.unwrap();
+    cases::certificates_on_both_sides(ZOOKEEPER, server.socket_address(), &certificates).await;
 }
 
-/// A stranger's authority, a missing and a stranger's client certificate: each is said, typed, and not hammered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l01_wrong_certificates_are_said_and_not_hammered() {
     let Some((server, certificates)) = guarded().await else { return };
-    let strangers = Certificates::new().unwrap();
-    for (ca, client) in [(&strangers, Some(&certificates)), (&certificates, None), (&certificates, Some(&strangers))] {
-        let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
-        let backend = discovery_zookeeper::open(&url(&proxy.0.address(), ca, client), Policy::default()).unwrap();
-        let watch = backend.watch("pay");
-        // A connection that is reset may take the reason with it; the next one to tell it is four seconds later.
-        eventually(Duration::from_secs(20), "the reason", async || match watch.freshness().cause() {
-            Some(cause) if cause.kind() == ErrorKind::Unauthenticated => Ok(()),
-            _ => Err(watch.freshness()),
-        })
-        .await;
-        let options = RegisterOptions::default().with_deadline(Duration::from_secs(6));
-        assert!(backend.register(instance("a", 1), options).await.is_err());
-        // Until the reason is known the tries are those of an outage.
-        assert!(proxy.connects() <= 15, "{} attempts", proxy.connects());
-    }
+    // A connection that is reset may take the reason with it; the next one to tell it is four seconds later, and until the reason is
+    // known the tries are those of an outage.
+    let (limit, attempts) = (Duration::from_secs(20), 15);
+    cases::wrong_certificates_are_said(ZOOKEEPER, server.socket_address(), &certificates, limit, attempts).await;
 }
 
-/// A rotated certificate is used by the next connection, without a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r04_a_rotated_certificate_is_read_anew() {
     let Some((server, certificates)) = guarded().await else { return };
-    let folder = Certificates::new().unwrap();
-    let proxy = Wire(Proxy::start(server.socket_address()).await.unwrap());
-    let mut policy = Policy::default();
-    policy.backoff = Duration::from_secs(1);
-    let backend = discovery_zookeeper::open(&url(&proxy.0.address(), &folder, Some(&folder)), policy).unwrap();
-    let watch = backend.watch("pay");
-    eventually(Duration::from_secs(10), "the wrong one to be refused", async || {
-        if watch.freshness().cause().is_some() { Ok(()) } else { Err(()) }
-    })
-    .await;
-    let pairs = [certificates.ca(), certificates.client().0, certificates.client().1];
-    for (from, to) in pairs.iter().zip([folder.ca(), folder.client().0, folder.client().1]) {
-        std::fs::copy(from, to).unwrap();
-    }
-    eventually(Duration::from_secs(10), "the right one to be used", async || {
-        if watch.freshness().is_live() { Ok(()) } else { Err(watch.freshness()) }
-    })
-    .await;
+    cases::a_rotated_certificate_is_read_anew(ZOOKEEPER, server.socket_address(), &certificates).await;
 }

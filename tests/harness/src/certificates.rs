@@ -1,6 +1,6 @@
 //! Certificates for servers and clients of a test, made afresh and gone with it.
 
-use std::{fs, io, path::PathBuf};
+use std::{ffi::OsString, fs, io, path::PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -58,6 +58,12 @@ impl Certificates {
     /// A certificate and its key, both in PEM, for a client.
     pub fn client(&self) -> (PathBuf, PathBuf) {
         self.pair("client")
+    }
+
+    /// The server's certificate, its key and the authority's certificate as arguments with these names.
+    pub(crate) fn arguments(&self, names: [&str; 3]) -> impl Iterator<Item = OsString> {
+        let (certificate, key) = self.server();
+        names.into_iter().zip([certificate, key, self.ca()]).flat_map(|(name, path)| [name.into(), path.into()])
     }
 
     fn pair(&self, name: &str) -> (PathBuf, PathBuf) {

@@ -1,11 +1,13 @@
 //! Starts, stops, freezes and cuts real servers for tests.
 //!
-//! [`Etcd`], [`ZooKeeper`] and [`Redis`] run a server of one test with its own ports, data and log, and end it with the test;
+//! [`Etcd`], [`ZooKeeper`] and [`Redis`] run a server of one test with its own ports, data and log, and end it with the test; each is
+//! a [`Server`] of its own [`Program`].
 //! [`EtcdCluster`], [`ZooKeeperEnsemble`], [`RedisSentinel`] and [`RedisCluster`] are several of them.
 //! [`Proxy`] stands between a client and a server and misbehaves as a network does.
 //! [`ServerProcess`] starts, freezes and ends any server program, and does not let it outlive the test process.
 //! [`Port`] reserves a loopback port against all other tests on the machine.
 //! `Certificates` (feature `certificates`) are an authority of its own and what it signed.
+//! `cases` (feature `cases`) is what the backends' own tests have in common.
 //! [`eventually`] waits for something that happens soon, and says what it saw when it does not.
 //! [`skip_unless_available!`] skips a test loudly where a server is not installed.
 //!
@@ -31,6 +33,8 @@
 //! ```
 
 mod availability;
+#[cfg(feature = "cases")]
+pub mod cases;
 #[cfg(feature = "certificates")]
 mod certificates;
 mod child;
@@ -40,8 +44,10 @@ mod poll;
 mod port;
 mod probe;
 mod process;
+mod program;
 mod proxy;
 mod redis;
+mod server;
 mod spawner;
 mod tool;
 mod zookeeper;
@@ -49,10 +55,12 @@ mod zookeeper;
 pub use availability::{available, find};
 #[cfg(feature = "certificates")]
 pub use certificates::Certificates;
-pub use etcd::{Etcd, EtcdCluster, EtcdOptions};
+pub use etcd::{Etcd, EtcdCluster, EtcdOptions, EtcdProgram};
 pub use poll::{Sight, eventually};
 pub use port::{Port, free_port};
 pub use process::ServerProcess;
+pub use program::Program;
 pub use proxy::Proxy;
-pub use redis::{Redis, RedisCluster, RedisOptions, RedisSentinel};
-pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions};
+pub use redis::{Redis, RedisCluster, RedisOptions, RedisProgram, RedisSentinel};
+pub use server::Server;
+pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions, ZooKeeperProgram};

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Etcd, EtcdOptions, program::Layout};
+use super::{Etcd, EtcdOptions, EtcdProgram};
+use crate::{Program, server};
 
 /// A cluster of three members, which goes on with two of them.
 #[derive(Debug)]
@@ -15,33 +16,26 @@ impl EtcdCluster {
     ///
     /// # Errors
     ///
-    /// The end of a member's log, when it ends or does not answer within ten seconds.
+    /// The end of a member's log, when it ends or does not answer within half a minute.
     ///
     /// # Cancel safety
     ///
     /// A cancelled call ends the members.
     pub async fn start() -> io::Result<Self> {
-        let layouts = (0..3).map(|_| Layout::new()).collect::<io::Result<Vec<_>>>()?;
-        let peers: Vec<_> = layouts
-            .iter()
-            .enumerate()
-            .map(|(n, layout)| format!("member-{n}=http://{}", layout.peer.address()))
-            .collect();
-        let mut members = Vec::new();
-        for (n, layout) in layouts.into_iter().enumerate() {
+        let new = |_| EtcdProgram::new(EtcdOptions::default());
+        let mut programs = (0..3).map(new).collect::<io::Result<Vec<_>>>()?;
+        let peer = |(n, program): (usize, &EtcdProgram)| format!("member-{n}=http://{}", program.peer.address());
+        let peers: Vec<_> = programs.iter().enumerate().map(peer).collect();
+        for (n, program) in programs.iter_mut().enumerate() {
             // Of an argument that is given twice, the last one counts.
-            let options = EtcdOptions::default().with_args([
+            program.options = EtcdOptions::default().with_args([
                 "--name".to_owned(),
                 format!("member-{n}"),
                 "--initial-cluster".to_owned(),
                 peers.join(","),
             ]);
-            members.push(Etcd::launch(layout, options)?);
         }
-        for member in &members {
-            member.ready().await?;
-        }
-        Ok(Self { members })
+        Ok(Self { members: Etcd::start_all(programs).await? })
     }
 
     /// The members, each of which can be killed, frozen and started again.
@@ -51,6 +45,6 @@ impl EtcdCluster {
 
     /// The addresses for clients as `127.0.0.1:port,127.0.0.1:port,…`.
     pub fn addresses(&self) -> String {
-        self.members.iter().map(Etcd::address).collect::<Vec<_>>().join(",")
+        server::addresses(&self.members)
     }
 }

@@ -31,6 +31,6 @@ impl Etcd {
     ///
     /// A cancelled call kills `etcdctl`, which may or may not have reached the server.
     pub async fn ctl_stdin(&self, args: &[&str], input: &[u8]) -> io::Result<String> {
-        tool::run(self.layout.client_program(args), input).await
+        tool::run(self.program.client_program(args), input).await
     }
 }

@@ -26,12 +26,7 @@ impl EtcdOptions {
     #[cfg(feature = "certificates")]
     #[must_use]
     pub fn with_tls(mut self, certificates: &Certificates) -> Self {
-        let (certificate, key) = certificates.server();
-        for (name, path) in
-            [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", certificates.ca())]
-        {
-            self.args.extend([name.into(), path.into()]);
-        }
+        self.args.extend(certificates.arguments(["--cert-file", "--key-file", "--trusted-ca-file"]));
         self.args.push("--client-cert-auth".into());
         self.tls = true;
         self

@@ -1,46 +1,48 @@
 //! How etcd and etcdctl are called.
 
-use std::{env, fs, io, path::PathBuf, process::Command};
+use std::{env, io, net::SocketAddr, path::Path, process::Command};
 
 use tempfile::TempDir;
 
-use super::EtcdOptions;
-use crate::{Port, free_port};
+use super::{EtcdOptions, health};
+use crate::{Port, Program, available, free_port};
 
-/// Where one server keeps its files and listens.
+/// How one etcd server is called, and where it keeps its files and listens.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub struct EtcdProgram {
     folder: TempDir,
-    pub(super) client: Port,
+    client: Port,
     pub(super) peer: Port,
-    pub(super) metrics: Port,
+    metrics: Port,
+    pub(super) options: EtcdOptions,
 }
 
-impl Layout {
-    pub(super) fn new() -> io::Result<Self> {
+impl Program for EtcdProgram {
+    type Options = EtcdOptions;
+
+    const NAME: &'static str = "etcd";
+
+    fn available() -> io::Result<bool> {
+        Ok(available("etcd")? && available("etcdctl")?)
+    }
+
+    fn new(options: EtcdOptions) -> io::Result<Self> {
         Ok(Self {
             folder: TempDir::with_prefix("etcd-")?,
             client: free_port()?,
             peer: free_port()?,
             metrics: free_port()?,
+            options,
         })
     }
 
-    /// Deletes the data, which are missing when the server has never come so far as to write any.
-    pub(super) fn wipe(&self) -> io::Result<()> {
-        match fs::remove_dir_all(self.data()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
-    }
-
-    pub(super) fn log(&self) -> PathBuf {
-        self.folder.path().join("log")
+    fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Leaves heartbeat and election time alone although shorter ones would start faster: they set the shortest TTL that is granted.
-    pub(super) fn server(&self, options: &EtcdOptions) -> Command {
-        let scheme = if options.tls { "https" } else { "http" };
+    fn command(&self) -> io::Result<Command> {
+        let scheme = if self.options.tls { "https" } else { "http" };
         let (client, peer) =
             (format!("{scheme}://{}", self.client.address()), format!("http://{}", self.peer.address()));
         let mut command = clean("etcd");
@@ -54,18 +56,24 @@ impl Layout {
         // As a variable, because a version that does not know it only warns, where an unknown flag would keep it from starting.
         // Surviving a power cut is no matter for a test, and without the waits a slow disk cannot make one fail.
         command.env("ETCD_UNSAFE_NO_FSYNC", "true");
-        command.args(&options.args).envs(options.env.iter().map(|(name, value)| (name, value)));
-        command
+        command.args(&self.options.args).envs(self.options.env.iter().map(|(name, value)| (name, value)));
+        Ok(command)
     }
 
+    fn address(&self) -> SocketAddr {
+        self.client.address()
+    }
+
+    async fn serves(&self) -> bool {
+        health::serves(self.metrics.address()).await
+    }
+}
+
+impl EtcdProgram {
     pub(super) fn client_program(&self, args: &[&str]) -> Command {
         let mut command = clean("etcdctl");
         command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", self.client.address())).args(args);
         command
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
     }
 }
 

@@ -29,6 +29,6 @@ impl Redis {
     ///
     /// A cancelled call kills `redis-cli`, which may or may not have reached the server.
     pub async fn cli_stdin(&self, args: &[&str], input: &[u8]) -> io::Result<String> {
-        tool::run(self.layout.client_program(args), input).await
+        tool::run(self.program.client_program(args), input).await
     }
 }

@@ -5,7 +5,7 @@ use std::{io, process::Command, time::Duration};
 use tokio::time::{Instant, sleep};
 
 use super::{Redis, RedisOptions};
-use crate::{Port, free_port, tool};
+use crate::{Port, free_port, server, tool};
 
 /// Until all servers agree on the slots; about three seconds on an idle machine, more with replicas.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -76,7 +76,7 @@ impl RedisCluster {
 
     /// Returns all servers' addresses as `127.0.0.1:port`, separated by commas.
     pub fn addresses(&self) -> String {
-        self.servers.iter().map(Redis::address).collect::<Vec<_>>().join(",")
+        server::addresses(&self.servers)
     }
 
     /// Returns all servers; the first three are the masters at the beginning.

@@ -25,12 +25,7 @@ impl RedisOptions {
     #[cfg(feature = "certificates")]
     #[must_use]
     pub fn with_tls(mut self, certificates: &Certificates) -> Self {
-        let (certificate, key) = certificates.server();
-        for (name, path) in
-            [("--tls-cert-file", certificate), ("--tls-key-file", key), ("--tls-ca-cert-file", certificates.ca())]
-        {
-            self.args.extend([name.into(), path.into()]);
-        }
+        self.args.extend(certificates.arguments(["--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file"]));
         self.tls = true;
         self
     }

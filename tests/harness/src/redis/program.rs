@@ -1,57 +1,68 @@
 //! How redis-server and redis-cli are called.
 
-use std::{fs, io, path::PathBuf, process::Command};
+use std::{fs, io, net::SocketAddr, path::Path, process::Command};
 
 use tempfile::TempDir;
 
 use super::RedisOptions;
-use crate::{Port, free_port};
+use crate::{Port, Program, available, free_port, probe};
 
-/// Where one server keeps its files and listens.
+/// How one Redis server is called, and where it keeps its files and listens.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub struct RedisProgram {
     folder: TempDir,
-    pub(super) client: Port,
+    client: Port,
     pub(super) tls: Port,
+    options: RedisOptions,
 }
 
-impl Layout {
-    pub(super) fn new() -> io::Result<Self> {
-        let layout = Self { folder: TempDir::with_prefix("redis-")?, client: free_port()?, tls: free_port()? };
-        fs::create_dir_all(layout.data())?;
-        Ok(layout)
+impl Program for RedisProgram {
+    type Options = RedisOptions;
+
+    const NAME: &'static str = "Redis";
+
+    fn available() -> io::Result<bool> {
+        Ok(available("redis-server")? && available("redis-cli")?)
     }
 
-    /// Deletes the data.
-    pub(super) fn wipe(&self) -> io::Result<()> {
-        fs::remove_dir_all(self.data())?;
-        fs::create_dir_all(self.data())
+    fn new(options: RedisOptions) -> io::Result<Self> {
+        Ok(Self { folder: TempDir::with_prefix("redis-")?, client: free_port()?, tls: free_port()?, options })
     }
 
-    pub(super) fn log(&self) -> PathBuf {
-        self.folder.path().join("log")
+    fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
-    pub(super) fn server(&self, options: &RedisOptions) -> Command {
+    fn command(&self) -> io::Result<Command> {
+        // It does not make the folder itself.
+        fs::create_dir_all(self.data())?;
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--port", &self.client.number().to_string()]);
         command.arg("--dir").arg(self.data());
         // The log is written before the answer, so a kill loses nothing. Surviving a power cut is no matter for a test, and without
         // the waits a slow disk cannot make one fail.
         command.args(["--appendonly", "yes", "--appendfsync", "no", "--save", ""]);
-        if options.tls {
+        if self.options.tls {
             command.args(["--tls-port", &self.tls.number().to_string()]);
         }
-        command.args(&options.args);
-        command
+        command.args(&self.options.args);
+        Ok(command)
     }
 
+    fn address(&self) -> SocketAddr {
+        self.client.address()
+    }
+
+    /// Tells whether the server has loaded its data; one with a password answers that it wants to know it.
+    async fn serves(&self) -> bool {
+        let answer = probe::ask(self.address(), b"PING\r\nQUIT\r\n").await;
+        answer.is_ok_and(|answer| answer.starts_with(b"+PONG") || answer.starts_with(b"-NOAUTH"))
+    }
+}
+
+impl RedisProgram {
     pub(super) fn client_program(&self, args: &[&str]) -> Command {
         client(&self.client, args)
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{ZooKeeper, ZooKeeperOptions, program::Layout};
+use super::{ZooKeeper, ZooKeeperOptions, ZooKeeperProgram};
+use crate::{Program, server};
 
 /// An ensemble of three members, which goes on with two of them.
 #[derive(Debug)]
@@ -21,21 +22,18 @@ impl ZooKeeperEnsemble {
     ///
     /// A cancelled call ends the members.
     pub async fn start() -> io::Result<Self> {
-        let layouts = (0..3).map(|_| Layout::new()).collect::<io::Result<Vec<_>>>()?;
-        let line = |(n, layout): (usize, &Layout)| {
-            let [peer, election] = [0, 1].map(|at| layout.peer[at].number());
+        let new = |_| ZooKeeperProgram::new(ZooKeeperOptions::default());
+        let mut programs = (0..3).map(new).collect::<io::Result<Vec<_>>>()?;
+        let line = |(n, program): (usize, &ZooKeeperProgram)| {
+            let [peer, election] = [0, 1].map(|at| program.peer[at].number());
             format!("server.{}=127.0.0.1:{peer}:{election}", n + 1)
         };
-        let lines: Vec<_> = layouts.iter().enumerate().map(line).collect();
-        let mut members = Vec::new();
-        for (n, layout) in layouts.into_iter().enumerate() {
-            let options = ZooKeeperOptions::default().with_lines(lines.clone());
-            members.push(ZooKeeper::launch(layout, options, Some(n + 1))?);
+        let lines: Vec<_> = programs.iter().enumerate().map(line).collect();
+        for (n, program) in programs.iter_mut().enumerate() {
+            program.options = ZooKeeperOptions::default().with_lines(lines.clone());
+            program.member = Some(n + 1);
         }
-        for member in &members {
-            member.ready().await?;
-        }
-        Ok(Self { members })
+        Ok(Self { members: ZooKeeper::start_all(programs).await? })
     }
 
     /// The members, each of which can be killed, frozen and started again.
@@ -45,6 +43,6 @@ impl ZooKeeperEnsemble {
 
     /// The addresses for clients as `127.0.0.1:port,127.0.0.1:port,…`.
     pub fn addresses(&self) -> String {
-        self.members.iter().map(ZooKeeper::address).collect::<Vec<_>>().join(",")
+        server::addresses(&self.members)
     }
 }

@@ -9,8 +9,8 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::ZooKeeperOptions;
-use crate::{Port, availability, find, free_port};
+use super::{ZooKeeperOptions, health};
+use crate::{Port, Program, availability, find, free_port};
 
 /// Where the jars are, where it is not Debian's place; in the form of Java's `-cp`.
 const CLASSPATH: &str = "DISCOVERY_ZOOKEEPER_CLASSPATH";
@@ -30,67 +30,81 @@ const VIRTUAL_MACHINE: [&str; 6] = [
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
 
-/// Where one server keeps its files and listens.
+/// How one ZooKeeper server is called, and where it keeps its files and listens.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub struct ZooKeeperProgram {
     folder: TempDir,
-    pub(super) client: Port,
+    client: Port,
     /// Where the members of an ensemble follow their leader, and where they elect it.
     pub(super) peer: [Port; 2],
+    pub(super) options: ZooKeeperOptions,
+    /// The number in an ensemble.
+    pub(super) member: Option<usize>,
 }
 
-/// Tells whether Java and the server's jar are installed.
-pub(super) fn available() -> io::Result<bool> {
-    let jars = env::var_os(CLASSPATH).is_some() || Path::new("/usr/share/java/zookeeper.jar").exists();
-    availability::judge("zookeeper (with Java)", jars && find("java").is_ok())
-}
+impl Program for ZooKeeperProgram {
+    type Options = ZooKeeperOptions;
 
-impl Layout {
-    pub(super) fn new() -> io::Result<Self> {
+    const NAME: &'static str = "ZooKeeper";
+
+    fn available() -> io::Result<bool> {
+        let jars = env::var_os(CLASSPATH).is_some() || Path::new("/usr/share/java/zookeeper.jar").exists();
+        availability::judge("zookeeper (with Java)", jars && find("java").is_ok())
+    }
+
+    fn new(options: ZooKeeperOptions) -> io::Result<Self> {
         Ok(Self {
             folder: TempDir::with_prefix("zookeeper-")?,
             client: free_port()?,
             peer: [free_port()?, free_port()?],
+            options,
+            member: None,
         })
     }
 
-    /// Deletes the data; the number of an ensemble's member stays.
-    pub(super) fn wipe(&self) -> io::Result<()> {
-        match fs::remove_dir_all(self.data().join("version-2")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
+    fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
-    pub(super) fn log(&self) -> PathBuf {
-        self.folder.path().join("log")
+    /// The number of an ensemble's member stays.
+    fn wiped(&self) -> PathBuf {
+        self.data().join("version-2")
     }
 
-    /// Writes the configuration and returns the command; `member` is the number in an ensemble.
-    pub(super) fn server(&self, options: &ZooKeeperOptions, member: Option<usize>) -> io::Result<Command> {
+    fn command(&self) -> io::Result<Command> {
         let (configuration, data) = (self.folder.path().join("zoo.cfg"), self.data());
         fs::create_dir_all(&data)?;
-        if let Some(member) = member {
+        if let Some(member) = self.member {
             fs::write(data.join("myid"), member.to_string())?;
         }
-        fs::write(&configuration, self.configuration(options))?;
+        fs::write(&configuration, self.configuration())?;
         let mut command = Command::new("java");
         // These would reach every Java program that the test starts.
         command.env_remove("JAVA_TOOL_OPTIONS").env_remove("JDK_JAVA_OPTIONS").env_remove("CLASSPATH");
         command.args(VIRTUAL_MACHINE);
         // Surviving a power cut is no matter for a test, and 64 MiB for each log file would fill small disks.
-        command.args(["-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024"]).args(&options.properties);
+        command.args(["-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024"]).args(&self.options.properties);
         command.arg("-cp").arg(env::var_os(CLASSPATH).unwrap_or_else(|| DEBIAN.into()));
         command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(configuration);
         Ok(command)
     }
 
-    /// Where the server answers without TLS.
-    pub(super) fn plain(&self, options: &ZooKeeperOptions) -> SocketAddr {
-        if options.tls { self.peer[0].address() } else { self.client.address() }
+    fn address(&self) -> SocketAddr {
+        self.client.address()
     }
 
-    fn configuration(&self, options: &ZooKeeperOptions) -> String {
+    async fn serves(&self) -> bool {
+        health::serves(self.plain().address()).await
+    }
+}
+
+impl ZooKeeperProgram {
+    /// Where the server answers without TLS: where clients speak it, that is a port of its own, as no ensemble needs it then.
+    pub(super) fn plain(&self) -> &Port {
+        if self.options.tls { &self.peer[0] } else { &self.client }
+    }
+
+    fn configuration(&self) -> String {
         let mut lines = vec![
             "tickTime=500".to_owned(),
             "initLimit=20".to_owned(),
@@ -101,18 +115,13 @@ impl Layout {
             "admin.enableServer=false".to_owned(),
             "4lw.commands.whitelist=ruok,srvr,mntr,dump,cons".to_owned(),
         ];
-        // What is asked without TLS is on a port of its own then.
-        let plain = if options.tls { &self.peer[0] } else { &self.client };
-        lines.extend([format!("clientPort={}", plain.number()), "clientPortAddress=127.0.0.1".to_owned()]);
-        if options.tls {
+        let plain = self.plain().number();
+        lines.extend([format!("clientPort={plain}"), "clientPortAddress=127.0.0.1".to_owned()]);
+        if self.options.tls {
             let secure = self.client.number();
             lines.extend([format!("secureClientPort={secure}"), "secureClientPortAddress=127.0.0.1".to_owned()]);
         }
-        lines.extend(options.lines.iter().cloned());
+        lines.extend(self.options.lines.iter().cloned());
         lines.join("\n") + "\n"
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
     }
 }

@@ -1,0 +1,25 @@
+//! What the backends' own tests have in common besides the conformance suite.
+//!
+//! A [`Subject`] says how a backend is opened, a [`Wire`] is the network before one handle. Each case is the body of a test that has the
+//! same name, with the number of its contract or field case, in every backend.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the figures are worth reading")]
+
+mod hosts;
+mod outage;
+mod size;
+mod stage;
+mod subject;
+#[cfg(feature = "certificates")]
+mod tls;
+mod wire;
+
+pub use hosts::{a_first_host_that_refuses_costs_no_request, a_host_that_falls_silent_is_left};
+pub use outage::a_minute_without_the_registry_costs_next_to_nothing;
+pub use size::{large, ten_thousand_services_survive_a_restart};
+pub use stage::{holds, ids, instance, policy, refused, register, settle, shows};
+pub use subject::Subject;
+#[cfg(feature = "certificates")]
+pub use tls::{a_rotated_certificate_is_read_anew, certificates_on_both_sides, wrong_certificates_are_said};
+pub use wire::Wire;
