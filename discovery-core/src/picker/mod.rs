@@ -11,16 +11,22 @@
 //! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth.
 
 mod ewma;
+mod least;
 mod power_of_two;
 mod random;
 mod round_robin;
+mod schedule;
+mod stream;
 mod weighted;
+mod weighted_random;
 
 pub use ewma::PeakEwma;
+pub use least::LeastRequests;
 pub use power_of_two::PowerOfTwo;
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use weighted::WeightedRoundRobin;
+pub use weighted_random::WeightedRandom;
 
 pub use crate::balancer::Member;
 use crate::clock::Moment;
