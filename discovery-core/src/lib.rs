@@ -26,6 +26,7 @@
 //! ```
 
 pub mod advertise;
+pub mod attempts;
 mod balancer;
 mod clock;
 #[cfg(feature = "conformance")]
