@@ -6,7 +6,6 @@
 
 mod backoff;
 mod decoding;
-mod decoding;
 mod feed;
 mod feeds;
 mod instances;
