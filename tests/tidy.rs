@@ -114,7 +114,13 @@ fn core_stays_core() {
 /// Backends have the same files where they have the same subject, and never know each other.
 #[test]
 fn backends_are_guessable() {
-    for folder in ["backend-etcd", "backend-redis", "backend-zookeeper"] {
+    let folders = ["backend-etcd", "backend-redis", "backend-zookeeper"];
+    for folder in folders {
+        let manifest = text(&format!("{folder}/Cargo.toml"));
+        for other in folders.iter().filter(|other| **other != folder) {
+            let crate_name = other.replace("backend", "discovery");
+            assert!(!manifest.contains(&crate_name), "{folder} knows {crate_name}");
+        }
         for file in ["lib.rs", "connection.rs", "error.rs", "lease.rs", "load.rs", "record.rs", "store.rs", "watch.rs"]
         {
             assert!(

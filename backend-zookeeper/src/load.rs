@@ -205,10 +205,10 @@ async fn compare_service(live: &Live, base: &str, members: &Mutex<Members>) -> R
     names.extend(see(members, |members| members.next_page(PAGE)));
     let paths: Vec<_> = names.iter().map(|name| format!("{base}/{name}")).collect();
     let found = read(live, &paths).await?;
+    // A change that is undone behind a slow link is never seen as such; that it was undone is news all the same.
+    let differing = see(members, |members| members.differing(&names, &found));
     if let Watches::Children(watches) = &live.watches {
-        // A one-shot watch that is lost tells nothing any more, and a change that is undone behind a slow link is never seen. So what differs
-        // is looked at again before it is missed.
-        let differing = see(members, |members| members.differing(&names, &found));
+        // A one-shot watch that is lost tells nothing any more. So what differs is looked at again before it is missed.
         differing.iter().for_each(|name| watches.doubt(&format!("{base}/{name}")));
         if !differing.is_empty() || !see(members, |members| members.is_of(at)) {
             watches.doubt(base);

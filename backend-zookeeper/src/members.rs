@@ -67,9 +67,12 @@ impl Members {
                     Some(Stamp { created: stat.czxid, written: stat.mzxid })
                 }
             };
-            if let Some(written) = suspect.filter(|_| gone && !self.ids.contains_key(&id)) {
-                // It came and went without being told of. Reconciliation has seen it, and would miss it for ever.
-                changes.push(RawChange::Delete(format!("{}/{id}", self.base), written + 1));
+            if let Some(written) = suspect.filter(|_| gone) {
+                match self.ids.get_mut(&id) {
+                    Some(identity) => identity.revision = identity.revision.max(written),
+                    // It came and went without being told of. Reconciliation has seen it, and would miss it for ever.
+                    None => changes.push(RawChange::Delete(format!("{}/{id}", self.base), written + 1)),
+                }
             }
             let names = &mut self.ids.entry(id.clone()).or_default().names;
             if stamp.is_some() {
@@ -261,7 +264,15 @@ mod tests {
         assert_eq!(members.differing(&names, &found), ["b", "c", "d"]);
         assert_eq!(apply(&mut members, vec![("d", Found::Gone)]).0, [("/d/pay/d".to_owned(), 6, None)]);
         assert_eq!(apply(&mut members, vec![("d", Found::Gone)]).0, []);
-        assert_eq!(apply(&mut members, vec![("b", Found::Gone)]).0, [("/d/pay/b".to_owned(), 3, None)]);
+        assert_eq!(apply(&mut members, vec![("b", Found::Gone)]).0, [("/d/pay/b".to_owned(), 5, None)]);
+    }
+
+    #[test]
+    fn w08_a_removal_is_newer_than_the_write_that_only_reconciliation_saw() {
+        let mut members = Members::new("/d/pay".to_owned(), 0);
+        apply(&mut members, vec![("a", record(10, 10))]);
+        assert_eq!(members.differing(&["a".to_owned()], &[record(20, 20)]), ["a"]);
+        assert_eq!(apply(&mut members, vec![("a", Found::Gone)]).0, [("/d/pay/a".to_owned(), 21, None)]);
     }
 
     #[test]

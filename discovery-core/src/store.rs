@@ -60,10 +60,19 @@ pub struct Lease {
 }
 
 /// The answer to a renewal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Renewal {
     /// The lease holds for another TTL.
     Held(Duration),
+    /// It holds for another TTL, but the records of these keys could not be renewed: where they are, nothing answers.
+    Partly {
+        /// The TTL that was granted.
+        ttl: Duration,
+        /// The keys.
+        failed: Vec<Key>,
+        /// What happened to the last of them.
+        cause: Error,
+    },
     /// The store does not know the lease any more; everything written with it is gone or will be.
     Lost,
 }
@@ -91,7 +100,7 @@ pub enum Written {
 /// What an audit found out about the records that a lease should hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Records that should be there and are not, or do not hang on the lease.
+    /// Records that should be there and are not, or do not hang on the lease. Those that could not be asked about are not among them.
     pub missing: Vec<Key>,
     /// Records that hang on the lease and should not be there, such as those of a write that came late.
     pub orphans: Vec<Key>,

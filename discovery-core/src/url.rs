@@ -54,9 +54,9 @@ impl RegistryUrl {
             None if rest.is_empty() => ("", ""),
             None => return Err(invalid("write `//` after the scheme")),
         };
-        if path.contains('@') {
+        if path.contains('@') || query.contains('@') {
             return Err(invalid(
-                "credentials with `/` or `?` in them must be percent-encoded, and so must `@` in a path",
+                "credentials with `/` or `?` in them must be percent-encoded, and so must `@` in a path or an option",
             ));
         }
         let (credentials, hosts) = match authority.rsplit_once('@') {
@@ -321,6 +321,7 @@ mod tests {
         for text in [
             "etcd://root:s3cret@h:1/p",
             "etcd://root:s3/cret@h:1",
+            "etcd://root:53?s3cret=x@h:1",
             "etcd://root:s3cret@[::1/p",
             "etcd:root:s3cret@h",
             "etcd://root:1/s3cret@h:1",

@@ -1,15 +1,14 @@
 //! The model of one service: its instances, what cannot be read, and what the brake holds.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::decoding::{decode_all, decode_one, hash};
 use super::ledger::Ledger;
 use super::link::Link;
 use super::model::{Hold, Model};
-use crate::model::{Key, decode};
 use crate::set::InstanceSet;
 use crate::snapshot::{Freshness, Since, Snapshot};
 use crate::store::{RawChange, RawRecord};
@@ -67,28 +66,12 @@ impl Instances {
         }
     }
 
-    /// Reads one record; the instance goes into the set, and the entry says what the store has.
+    /// Takes in one record; the instance goes into the set, and the entry says what the store has.
     fn read(&mut self, record: &RawRecord, hash: u64, before: Option<Arc<str>>) -> (Entry, bool) {
-        let key = self.link.store.parse_key(&record.key).filter(|key| key.service == self.service);
-        // All instances share one name of their service.
-        let key = key.map(|key| Key { service: self.service.clone(), id: key.id });
-        let limit = self.link.store.capabilities().max_record;
-        let decoded = match &key {
-            None => Err(corrupt(&record.key, "the key is not one of this layout")),
-            Some(_) if record.value.len() > limit => {
-                Err(corrupt(&record.key, &format!("{} bytes are above the limit of {limit}", record.value.len())))
-            }
-            Some(key) => decode(key, &record.value),
-        };
-        match decoded {
+        match decode_one(&*self.link.store, &self.service, record) {
             Ok(decoded) => {
-                if let Some(repaired) = decoded.repaired {
-                    self.report(&record.key, &format!("read with a default: {repaired}"));
-                } else {
-                    self.reported.remove(&record.key);
-                }
-                let instance = Arc::new(decoded.instance);
-                let id: Arc<str> = instance.id().into();
+                self.report_repair(&record.key, decoded.repaired);
+                let (instance, id) = (Arc::new(decoded.instance), decoded.id);
                 let same = self.set.get(&id).is_some_and(|known| **known == *instance);
                 let was_held = self.held.remove(&id);
                 if !same {
@@ -100,6 +83,35 @@ impl Instances {
                 self.report(&record.key, &error.to_string());
                 (Entry { hash, id: before, readable: false }, true)
             }
+        }
+    }
+
+    /// Takes in the first set: there is nothing to compare it with, so it is put together at once.
+    fn read_first(&mut self, records: Vec<RawRecord>) {
+        let decoded = decode_all(&*self.link.store, &self.service, &records);
+        let mut instances = Vec::with_capacity(records.len());
+        for (record, (hash, decoded)) in records.into_iter().zip(decoded) {
+            let id = match decoded {
+                Ok(decoded) => {
+                    self.report_repair(&record.key, decoded.repaired);
+                    instances.push(Arc::new(decoded.instance));
+                    Some(decoded.id)
+                }
+                Err(error) => {
+                    self.report(&record.key, &error.to_string());
+                    None
+                }
+            };
+            let entry = Entry { hash, readable: id.is_some(), id };
+            self.ledger.put(record.key, record.revision, entry);
+        }
+        self.set = instances.into_iter().collect();
+    }
+
+    fn report_repair(&mut self, key: &str, repaired: Option<String>) {
+        match repaired {
+            Some(repaired) => self.report(key, &format!("read with a default: {repaired}")),
+            None => _ = self.reported.remove(key),
         }
     }
 
@@ -168,20 +180,24 @@ impl Model for Instances {
         let before = self.set.len();
         let mut old = self.ledger.replace(revision, HashMap::with_capacity(records.len()));
         let mut effect = !self.loaded;
-        for record in records {
-            let hash = hash(&record.value);
-            let known = old.remove(&record.key).map(|(_, entry)| entry);
-            let entry = match known {
-                Some(entry) if entry.hash == hash => entry,
-                known => {
-                    let (entry, changed) = self.read(&record, hash, known.and_then(|entry| entry.id));
-                    effect |= changed;
-                    entry
-                }
-            };
-            self.ledger.put(record.key, record.revision, entry);
+        if !self.loaded {
+            self.read_first(records);
+        } else {
+            for record in records {
+                let hash = hash(&record.value);
+                let known = old.remove(&record.key).map(|(_, entry)| entry);
+                let entry = match known {
+                    Some(entry) if entry.hash == hash => entry,
+                    known => {
+                        let (entry, changed) = self.read(&record, hash, known.and_then(|entry| entry.id));
+                        effect |= changed;
+                        entry
+                    }
+                };
+                self.ledger.put(record.key, record.revision, entry);
+            }
+            effect |= self.part_with(old, before, gap);
         }
-        effect |= self.part_with(old, before, gap && self.loaded);
         if self.held.is_empty() {
             self.release = None;
         }
@@ -273,14 +289,4 @@ impl Model for Instances {
             held: self.held.len(),
         })
     }
-}
-
-fn corrupt(key: &str, why: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, "read record", key, why)
-}
-
-fn hash(value: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }

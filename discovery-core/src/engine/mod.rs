@@ -5,6 +5,7 @@
 //! - [`feed`] joins full sets and notifications into views; [`instances`] and [`names`] are what it keeps of them.
 
 mod backoff;
+mod decoding;
 mod feed;
 mod feeds;
 mod instances;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ impl Endpoint {
         if port == 0 {
             return Err(Error::invalid("use", subject(), "port 0 is nobody's address; give the bound port"));
         }
-        Ok(Self { scheme: lower(scheme).into(), host: host.into(), port })
+        Ok(Self { scheme: shared_scheme(&lower(scheme)), host: host.into(), port })
     }
 
     /// The scheme, in lower case.
@@ -101,6 +101,12 @@ fn check_scheme(scheme: &str) -> Result<(), &'static str> {
     } else {
         Err("a scheme is 1 to 32 letters, digits, `+`, `-` and `.`, beginning with a letter")
     }
+}
+
+/// Nearly all endpoints have one of these schemes, and share its name.
+fn shared_scheme(scheme: &str) -> Arc<str> {
+    static USUAL: LazyLock<[Arc<str>; 5]> = LazyLock::new(|| ["grpc", "http", "tcp", "grpcs", "https"].map(Arc::from));
+    USUAL.iter().find(|usual| ***usual == *scheme).cloned().unwrap_or_else(|| scheme.into())
 }
 
 /// Nearly everything that is read is in lower case already.

@@ -1,6 +1,5 @@
 //! One running copy of a service.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +12,9 @@ use crate::{Error, Result};
 ///
 /// It is 100, not 1, so that a tenth of the traffic can be asked for without touching the others (Dubbo and Kratos use the same).
 pub const DEFAULT_WEIGHT: u32 = 100;
+
+/// One value of the metadata, under its name.
+type Entry = (Arc<str>, Arc<str>);
 
 /// Whether an instance wants new requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -37,7 +39,8 @@ pub struct Instance {
     weight: u32,
     zone: Option<Arc<str>>,
     version: Option<Arc<str>>,
-    metadata: Arc<BTreeMap<Arc<str>, Arc<str>>>,
+    /// Sorted by name, each name once; nothing for none, as a fleet has many instances.
+    metadata: Option<Arc<[Entry]>>,
     state: State,
     started_at: u64,
     /// Fields of the record that this release does not know; they survive a round trip.
@@ -54,7 +57,7 @@ impl Instance {
             weight: DEFAULT_WEIGHT,
             zone: None,
             version: None,
-            metadata: BTreeMap::new(),
+            metadata: Vec::new(),
             state: State::Serving,
             started_at: None,
             unknown: None,
@@ -71,7 +74,7 @@ impl Instance {
             weight: self.weight,
             zone: self.zone.clone(),
             version: self.version.clone(),
-            metadata: (*self.metadata).clone(),
+            metadata: self.metadata.as_deref().unwrap_or_default().to_vec(),
             state: self.state,
             started_at: Some(self.started_at),
             unknown: self.unknown.clone(),
@@ -121,12 +124,14 @@ impl Instance {
 
     /// One value of its metadata.
     pub fn metadata(&self, name: &str) -> Option<&str> {
-        self.metadata.get(name).map(|v| &**v)
+        let all = self.metadata.as_deref()?;
+        let at = all.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        Some(&*all[at].1)
     }
 
     /// All of its metadata, sorted by name.
     pub fn metadata_iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.metadata.iter().map(|(k, v)| (&**k, &**v))
+        self.metadata.as_deref().unwrap_or_default().iter().map(|(k, v)| (&**k, &**v))
     }
 
     /// Whether it wants new requests.
@@ -154,7 +159,7 @@ pub struct InstanceBuilder {
     weight: u32,
     zone: Option<Arc<str>>,
     version: Option<Arc<str>>,
-    metadata: BTreeMap<Arc<str>, Arc<str>>,
+    metadata: Vec<Entry>,
     state: State,
     started_at: Option<u64>,
     unknown: Option<Arc<Map<String, Value>>>,
@@ -205,7 +210,11 @@ impl InstanceBuilder {
 
     /// Sets one value of the metadata.
     pub fn metadata(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
-        self.metadata.insert(name.into(), value.into());
+        let (name, value) = (name.into(), value.into());
+        match self.metadata.binary_search_by(|(known, _)| known.cmp(&name)) {
+            Ok(at) => self.metadata[at].1 = value,
+            Err(at) => self.metadata.insert(at, (name, value)),
+        }
         self
     }
 
@@ -259,15 +268,27 @@ impl InstanceBuilder {
         Ok(Instance {
             service: self.service,
             id,
-            endpoints: self.endpoints.into(),
+            endpoints: shared(self.endpoints),
             weight: self.weight,
             zone: self.zone,
             version: self.version,
-            metadata: Arc::new(self.metadata),
+            metadata: (!self.metadata.is_empty()).then(|| self.metadata.into()),
             state: self.state,
             started_at: self.started_at.unwrap_or_else(|| millis(SystemTime::now())),
             unknown: self.unknown,
         })
+    }
+}
+
+/// The usual one endpoint is shared without a second copy.
+fn shared(mut endpoints: Vec<Endpoint>) -> Arc<[Endpoint]> {
+    match (endpoints.pop(), endpoints.is_empty()) {
+        (Some(only), true) => Arc::new([only]),
+        (Some(last), false) => {
+            endpoints.push(last);
+            endpoints.into()
+        }
+        (None, _) => Arc::new([]),
     }
 }
 

@@ -9,11 +9,10 @@
 //! that keeps a service reachable, namely a weight that is a number but not a weight (see [`Decoded::repaired`]).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use super::{Endpoint, Instance, Key, State, instance::DEFAULT_WEIGHT};
@@ -36,13 +35,47 @@ struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<BTreeMap<Text<'a>, Text<'a>>>,
+    metadata: Option<Metadata<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<u64>,
     #[serde(flatten)]
     unknown: Map<String, Value>,
+}
+
+/// Names and values in their order; a map would cost more than all the rest of a record.
+#[derive(Debug)]
+struct Metadata<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Metadata<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Metadata<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata<'de>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Metadata(entries))
+    }
 }
 
 /// Text that is borrowed from the record wherever it has no escapes; a plain `Cow` would always be copied.
@@ -127,7 +160,7 @@ pub struct Decoded {
 
 /// Writes an instance as a record.
 pub fn encode(instance: &Instance) -> Vec<u8> {
-    let metadata: BTreeMap<_, _> = instance.metadata_iter().map(|(k, v)| (k.into(), v.into())).collect();
+    let metadata: Vec<_> = instance.metadata_iter().map(|(k, v)| (k.into(), v.into())).collect();
     let endpoints: Vec<_> = instance.endpoints().iter().map(ToString::to_string).collect();
     let record = Record {
         v: Some(RECORD_VERSION),
@@ -137,7 +170,7 @@ pub fn encode(instance: &Instance) -> Vec<u8> {
         weight: Some(instance.weight().into()),
         zone: instance.zone().map(Text::from),
         version: instance.version().map(Text::from),
-        metadata: (!metadata.is_empty()).then_some(metadata),
+        metadata: (!metadata.is_empty()).then_some(Metadata(metadata)),
         state: Some(state_text(instance.state()).into()),
         started_at: Some(instance.started_at_millis()),
         unknown: instance.unknown.as_deref().cloned().unwrap_or_default(),
@@ -191,7 +224,7 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     if let Some(version) = record.version {
         builder = builder.version(&*version.0);
     }
-    for (name, value) in record.metadata.unwrap_or_default() {
+    for (name, value) in record.metadata.into_iter().flat_map(|metadata| metadata.0) {
         builder = builder.metadata(&*name.0, &*value.0);
     }
     let instance = builder.build().map_err(|e| corrupt(e.to_string()))?;

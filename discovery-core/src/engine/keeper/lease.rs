@@ -97,7 +97,7 @@ impl Keeper {
         }
     }
 
-    fn keys(&self, wanted: impl Fn(&Slot) -> bool) -> Vec<Key> {
+    pub(super) fn keys(&self, wanted: impl Fn(&Slot) -> bool) -> Vec<Key> {
         self.slots.iter().filter(|(_, slot)| wanted(slot)).map(|(key, _)| key.clone()).collect()
     }
 
@@ -116,7 +116,7 @@ impl Keeper {
             Err(error) => {
                 self.holding.next = self.now + self.holding.backoff.next(error.is_retryable());
                 for key in self.keys(Slot::is_present) {
-                    self.grant_failed(&key, &error);
+                    self.unreachable(&key, &error);
                 }
             }
         }
@@ -131,10 +131,15 @@ impl Keeper {
             Ok(Renewal::Held(ttl)) => {
                 self.holding.backoff.reset();
                 self.holding.next = self.now + ttl / 3;
-                for slot in
-                    self.slots.values().filter(|s| s.is_present() && !s.dirty && !s.state.borrow().is_registered())
-                {
-                    slot.set_state(RegistrationState::Registered);
+                self.hold_all_but(&HashSet::new());
+            }
+            Ok(Renewal::Partly { ttl, failed, cause }) => {
+                let wait = self.holding.backoff.next(cause.is_retryable()).min(ttl / 6);
+                self.holding.next = self.now + wait;
+                let failed: HashSet<_> = failed.into_iter().collect();
+                self.hold_all_but(&failed);
+                for slot in failed.iter().filter_map(|key| self.slots.get(key)).filter(|slot| slot.is_present()) {
+                    slot.set_reconnecting(&cause);
                 }
             }
             Ok(Renewal::Lost) => self.lease_lost(lease),
@@ -146,6 +151,14 @@ impl Keeper {
                     slot.set_reconnecting(&error);
                 }
             }
+        }
+    }
+
+    /// Says of the records that were renewed that they stand.
+    fn hold_all_but(&self, failed: &HashSet<Key>) {
+        let stands = |slot: &Slot| slot.is_present() && !slot.dirty && !slot.state.borrow().is_registered();
+        for (_, slot) in self.slots.iter().filter(|(key, slot)| stands(slot) && !failed.contains(key)) {
+            slot.set_state(RegistrationState::Registered);
         }
     }
 

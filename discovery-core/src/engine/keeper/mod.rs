@@ -115,6 +115,9 @@ impl Keeper {
                 }
                 slot.want(Wanted::Present(encode(&instance).into()), Some(done));
                 self.schedule(&key, self.now);
+                if let Some(cause) = self.link.trouble() {
+                    self.unreachable(&key, &cause);
+                }
             }
             Command::Update { key, serial, instance, done } => match self.slots.get_mut(&key) {
                 Some(slot) if slot.serial == serial && slot.is_present() => {
@@ -184,8 +187,8 @@ impl Keeper {
             LinkState::Up(_) => self.holding.look_now(self.now),
             LinkState::Down(_, cause) => {
                 let Some(cause) = cause else { return };
-                for slot in self.slots.values().filter(|slot| slot.is_present()) {
-                    slot.set_reconnecting(cause);
+                for key in self.keys(Slot::is_present) {
+                    self.unreachable(&key, cause);
                 }
             }
         }

@@ -192,8 +192,9 @@ impl Keeper {
         }
     }
 
-    /// Without a lease nothing was sent for a slot, so a first registration that cannot work is simply over.
-    pub(super) fn grant_failed(&mut self, key: &Key, error: &Error) {
+    /// There is no connection, or no lease on it. Where nothing was sent for a slot, a first registration that cannot work, such as with a
+    /// wrong password, is simply over.
+    pub(super) fn unreachable(&mut self, key: &Key, error: &Error) {
         let Some(slot) = self.slots.get_mut(key) else { return };
         slot.set_reconnecting(error);
         if !error.is_retryable() {
