@@ -87,6 +87,10 @@ impl PickerFactory for WeightedRoundRobin {
         *last = Some(Last { members: members.to_vec(), weights, schedule: schedule.clone() });
         Box::new(schedule)
     }
+
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        Some(Box::new(Self::new()))
+    }
 }
 
 fn same_ids(before: &[Member], now: &[Member]) -> bool {
