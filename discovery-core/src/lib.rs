@@ -44,7 +44,11 @@ mod snapshot;
 pub mod store;
 mod url;
 
-pub use balancer::{Balancer, BalancerOptions, Outcome, Pick, Reader, Selections, StalePolicy};
+pub use balancer::{
+    Balancer, BalancerOptions, Comparison, Condition, EjectionCause, FailurePercentage, Filter, Outcome, Outliers,
+    Pick, Priorities, Reader, Reason, SPILL_FACTOR, Selections, SlowStart, StalePolicy, Standing, SuccessRate, Traffic,
+    Zone,
+};
 pub use clock::{Clock, ManualClock, Moment};
 pub use engine::{Backoff, Brake, Engine, Policy};
 pub use error::{Error, ErrorKind, Result};

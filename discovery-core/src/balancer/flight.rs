@@ -4,13 +4,16 @@
 //! flight, counted by the very addition that keeps the value alive. A pick with its report costs three atomic additions in all, five where
 //! its time is taken.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::time::Instant;
 
+use super::ejection::Sentence;
 use super::health::Health;
 use super::latency::{Latency, Timing};
+use super::outlier::Tally;
 use crate::Instance;
 use crate::clock::Clock;
 
@@ -61,11 +64,27 @@ impl Flights {
 
 /// The one lasting owner of an instance's flights. It is shared as it is, never taken apart, so that it counts once.
 #[derive(Debug)]
-pub(super) struct Cell(Arc<Flights>);
+pub(super) struct Cell {
+    flights: Arc<Flights>,
+    /// When this process saw it join; `None` if it was there from the beginning.
+    joined: Option<Instant>,
+    /// Never looked at by a pick.
+    notes: Mutex<Notes>,
+}
+
+/// What is known of an instance besides its requests.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) sentence: Sentence,
+    /// What was counted when rates were judged last.
+    judged: Tally,
+    /// What the health check said.
+    pub(super) unhealthy: Option<Arc<str>>,
+}
 
 impl Cell {
-    pub(super) fn new(instance: Arc<Instance>, health: Health, clock: Clock) -> Self {
-        Self(Arc::new(Flights {
+    pub(super) fn new(instance: Arc<Instance>, health: Health, clock: Clock, joined: Option<Instant>) -> Self {
+        let flights = Arc::new(Flights {
             record: ArcSwap::new(instance),
             success: AtomicU64::new(0),
             failure: AtomicU64::new(0),
@@ -74,31 +93,45 @@ impl Cell {
             latency: Latency::default(),
             health,
             clock,
-        }))
+        });
+        Self { flights, joined, notes: Mutex::default() }
     }
 
     #[inline]
     pub(super) fn flights(&self) -> &Flights {
-        &self.0
+        &self.flights
+    }
+
+    pub(super) fn joined(&self) -> Option<Instant> {
+        self.joined
+    }
+
+    pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was counted since the last call, given what was ever counted.
+    pub(super) fn tally(&self, counted: Tally) -> Tally {
+        counted.since(std::mem::replace(&mut self.notes().judged, counted))
     }
 
     /// The same flights under a newer record.
     pub(super) fn renew(&self, instance: Arc<Instance>) {
-        self.0.record.store(instance);
+        self.flights.record.store(instance);
     }
 
     /// How many requests are in flight.
     #[inline]
     pub(super) fn pending(&self) -> u32 {
         // One share is the cell's own.
-        u32::try_from(Arc::strong_count(&self.0) - 1).unwrap_or(u32::MAX)
+        u32::try_from(Arc::strong_count(&self.flights) - 1).unwrap_or(u32::MAX)
     }
 
     /// Begins a request.
     #[inline]
     pub(super) fn begin(&self, timing: Timing) -> Pick {
-        self.0.latency.begin(timing, self.pending());
-        Pick { flights: self.0.clone(), timing, outcome: Some(Outcome::Cancelled) }
+        self.flights.latency.begin(timing, self.pending());
+        Pick { flights: self.flights.clone(), timing, outcome: Some(Outcome::Cancelled) }
     }
 }
 

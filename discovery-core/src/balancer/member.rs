@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::flight::{Cell, Outcome, Pick};
-use super::health::Objection;
+use super::health::{Heed, Objection, Objections};
 use super::latency::Timing;
 use crate::Instance;
 use crate::clock::Moment;
@@ -26,7 +26,8 @@ impl Member {
         &self.instance
     }
 
-    /// Its weight at the moment: that of its record, less while it starts slowly. Never 0 for a member that a picker sees.
+    /// Its weight at the moment: that of its record, for a picker that [shares by it](crate::Picker::shares_by_weight) less while it starts
+    /// slowly. Never 0 for a member that a picker sees.
     #[inline]
     pub fn weight(&self) -> u32 {
         self.weight
@@ -54,7 +55,13 @@ impl Member {
     /// Whether nobody objects to it: it is reachable, passes its health checks and is not ejected.
     #[inline]
     pub fn is_available(&self) -> bool {
-        self.cell.flights().health.is_good()
+        Heed::ALL.admits(self.objections())
+    }
+
+    /// What stands against it.
+    #[inline]
+    pub(super) fn objections(&self) -> Objections {
+        self.cell.flights().health.objections()
     }
 
     /// Whether whoever keeps the connections says that it can be reached.
@@ -76,6 +83,11 @@ impl Member {
     #[cfg(test)]
     pub(crate) fn begin_at(&self, at: Option<Moment>) -> Pick {
         self.begin(at.map_or(Timing::Off, Timing::Since))
+    }
+
+    /// The same member with a weight of the moment.
+    pub(super) fn weighing(&self, weight: u32) -> Self {
+        Self { weight, ..self.clone() }
     }
 
     /// Whether it is the same record under the same weight.

@@ -1,12 +1,25 @@
 //! The balancer: a watch, a picker and the health of the members behind one atomic pointer.
 
+mod builder;
+mod ejection;
+mod explain;
+mod filter;
 mod flight;
+mod follow;
 mod health;
 mod latency;
 mod member;
 mod options;
+mod outlier;
+mod plan;
+mod priority;
 mod reader;
 mod selection;
+mod share;
+mod slow_start;
+mod tier;
+mod version;
+mod zone;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,21 +31,27 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+pub use ejection::EjectionCause;
+pub use explain::{Reason, Standing, Traffic};
+pub use filter::{Comparison, Filter};
 pub use flight::{Outcome, Pick};
+pub use health::Condition;
 pub use member::Member;
 pub use options::{BalancerOptions, StalePolicy};
+pub use outlier::{FailurePercentage, Outliers, SuccessRate};
+pub use priority::Priorities;
 pub use reader::Reader;
+pub use slow_start::SlowStart;
+pub use zone::{SPILL_FACTOR, Zone};
 
 use crate::clock::Moment;
 use crate::picker::{Context, PickerFactory};
-use crate::snapshot::Snapshot;
 use crate::{Error, ErrorKind, Freshness, Result, Watch};
+use builder::Builder;
+use follow::follow;
 use health::{Bell, Objection};
 use latency::Timing;
-use selection::{Builder, Selection};
-
-/// Selections that are built faster than this are built at once, however many come.
-const FREE_BUILD: Duration = Duration::from_micros(500);
+use selection::Selection;
 
 /// Picks an instance for each request. Clones share everything.
 ///
@@ -74,7 +93,7 @@ impl Balancer {
     pub fn with_options(watch: Watch, factory: impl PickerFactory, options: BalancerOptions) -> Self {
         let receiver = watch.receiver();
         let bell = Bell::new();
-        let builder = Builder { factory, bell: bell.clone(), clock: options.clock.clone() };
+        let mut builder = Builder::new(factory, bell.clone(), options.clone());
         let first = builder.build(&receiver.borrow(), None);
         let shared = Arc::new(Shared {
             number: AtomicU64::new(first.number),
@@ -152,19 +171,48 @@ impl Balancer {
         }
     }
 
-    /// Everybody in the set, picked or not, with their counters, sorted by id.
+    /// Says what an active health check found, and returns whether the instance is known.
+    ///
+    /// The next pick heeds it; unhealthy instances are picked only if too few are healthy (P4). What is said of an unknown id is not kept, or
+    /// ids that never come would be kept for ever: say it again when the instance is there, as the next check does.
+    pub fn set_health(&self, id: &str, condition: Condition) -> bool {
+        let selection = self.inner.shared.selection.load();
+        let Some(member) = selection.member(id) else {
+            return false;
+        };
+        let unhealthy = match condition {
+            Condition::Healthy => None,
+            Condition::Unhealthy(why) => Some(why),
+        };
+        let raised = unhealthy.is_some();
+        member.cell().notes().unhealthy = unhealthy;
+        member.cell().flights().health.set(Objection::Unhealthy, raised);
+        true
+    }
+
+    /// Why everybody gets the requests that it gets, sorted by id.
+    pub fn explain(&self) -> Vec<Standing> {
+        explain::explain(&self.inner.shared.selection.load(), &self.inner.shared.options)
+    }
+
+    /// Everybody in the set, picked or not, with their counters and the weights of their records, sorted by id.
     pub fn members(&self) -> Vec<Member> {
         self.inner.shared.selection.load().known.to_vec()
     }
 
-    /// How many reachable instances get their share of the picks from now on.
+    /// How many reachable instances get their share of the picks from now on. Those that only step in do not count.
     ///
-    /// A change of reachability counts against it until a selection heeds it, so that it is never more than there are.
+    /// A change of health counts against it until a selection heeds it, so that it is never more than there are.
     pub fn candidates(&self) -> usize {
         let shared = &self.inner.shared;
         let selection = shared.selection.load();
         let unheeded = shared.bell.rings().wrapping_sub(selection.health);
-        let available = selection.members.iter().filter(|member| member.is_available()).count();
+        let sharing = selection.tiers().filter(|tier| tier.share > 0.0);
+        let available = |tier: &tier::Tier| {
+            let heed = tier.heed.and_unreachable();
+            tier.members.iter().filter(|member| heed.admits(member.objections())).count()
+        };
+        let available = sharing.map(available).sum::<usize>();
         available.saturating_sub(usize::try_from(unheeded).unwrap_or(usize::MAX))
     }
 
@@ -205,61 +253,18 @@ impl Shared {
     #[inline]
     fn pick(&self, selection: &Selection, context: &Context<'_>, now: Moment, timing: Timing) -> Result<Pick> {
         if let (StalePolicy::RefuseAfter(limit), Some(since)) = (self.options.stale, selection.freshness.since())
-            && !selection.members.is_empty()
+            && !selection.first.members.is_empty()
             && since.elapsed() > limit
         {
             return Err(selection.too_stale());
         }
-        let members = &*selection.members;
-        let picked = match timing {
-            Timing::Off => selection.picker.pick(members, context),
-            _ => selection.picker.pick(members, &context.at(now)),
+        let member = match timing {
+            Timing::Off => selection.select(context),
+            _ => selection.select(&context.at(now)),
         };
-        let Some(member) = picked.and_then(|index| members.get(index)) else {
-            return Err(selection.nobody());
-        };
-        if member.is_available() {
-            return Ok(member.begin(timing));
-        }
-        // It may have become unavailable since the selection was built; its neighbours stand in until the next one.
-        let (before, from) = members.split_at(picked.unwrap_or(0));
-        let stand_in = from.iter().chain(before).find(|member| member.is_available());
-        Ok(stand_in.unwrap_or(member).begin(timing))
-    }
-}
-
-async fn follow(
-    shared: Arc<Shared>,
-    watch: Watch,
-    mut receiver: watch::Receiver<Arc<Snapshot>>,
-    builder: Builder<impl PickerFactory>,
-) {
-    let mut bell = shared.bell.listen();
-    receiver.mark_changed();
-    let mut watch = Some(watch);
-    loop {
-        tokio::select! {
-            changed = receiver.changed(), if watch.is_some() => if changed.is_err() {
-                // The backend was closed: the last set stays usable, and health still counts.
-                watch = None;
-                shared.closed.store(true, Ordering::Release);
-            },
-            // The sender lives in `shared`, so this cannot fail.
-            _ = bell.changed() => {}
-        }
-        bell.mark_unchanged();
-        let begun = std::time::Instant::now();
-        let snapshot = receiver.borrow_and_update().clone();
-        let next = builder.build(&snapshot, Some(&shared.selection.load()));
-        let number = next.number;
-        shared.selection.store(Arc::new(next));
-        shared.number.store(number, Ordering::Release);
-        shared.built.send_modify(|count| *count = count.wrapping_add(1));
-        // A selection costs what the set is large. Changes that come faster than that are built together, so that building takes a
-        // tenth of a core at most (L3); meanwhile a pick still heeds who is unavailable.
-        let spent = begun.elapsed();
-        if spent > FREE_BUILD {
-            tokio::time::sleep(spent * 9).await;
+        match member {
+            Some(member) => Ok(member.begin(timing)),
+            None => Err(selection.nobody()),
         }
     }
 }
@@ -282,30 +287,7 @@ impl fmt::Debug for Balancer {
 }
 
 #[cfg(test)]
-pub(crate) mod testing {
-    use super::Member;
-    use super::flight::Cell;
-    use super::health::{Bell, Health};
-    use crate::Instance;
-    use crate::clock::Clock;
-    use std::sync::Arc;
-
-    pub(crate) fn member(id: &str, weight: u32) -> Member {
-        timed_member(id, weight, &Clock::default())
-    }
-
-    pub(crate) fn timed_member(id: &str, weight: u32, clock: &Clock) -> Member {
-        let builder = Instance::builder("s").id(id).endpoint("grpc://h:1").weight(weight);
-        let instance = Arc::new(builder.build().unwrap());
-        let cell = Cell::new(instance.clone(), Health::new(5, Bell::new()), clock.clone());
-        Member::new(instance, weight, Arc::new(cell))
-    }
-
-    /// Members with these weights, with ids in their order.
-    pub(crate) fn members(weights: &[u32]) -> Vec<Member> {
-        weights.iter().enumerate().map(|(n, weight)| member(&format!("{n:05}"), *weight)).collect()
-    }
-}
+pub(crate) mod testing;
 
 #[cfg(test)]
 mod tests;

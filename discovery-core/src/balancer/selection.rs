@@ -1,19 +1,16 @@
-//! Who may be picked: built anew whenever the set or somebody's reachability changes.
+//! Who may be picked: built anew whenever the set or somebody's health changes.
 
 use std::sync::Arc;
 
 use super::Member;
-use super::flight::Cell;
-use super::health::{Bell, Health};
-use crate::clock::Clock;
-use crate::picker::{Picker, PickerFactory};
-use crate::snapshot::{Freshness, Snapshot};
-use crate::{Error, ErrorKind, State};
+use super::plan::Place;
+use super::tier::Tier;
+use super::zone::is_busier;
+use crate::picker::Context;
+use crate::snapshot::Freshness;
+use crate::{Error, ErrorKind};
 
-/// Failures in a row that somebody has to look at. Envoy's `consecutive_5xx`.
-const ALARM: u32 = 5;
-
-/// One membership and its picker, behind one atomic pointer.
+/// One membership, its tiers and their pickers, behind one atomic pointer.
 pub(super) struct Selection {
     /// Counts selections.
     pub(super) number: u64,
@@ -21,64 +18,29 @@ pub(super) struct Selection {
     pub(super) freshness: Freshness,
     /// How many changes of health it heeds.
     pub(super) health: u64,
-    /// Everybody in the set, sorted by id.
+    /// Everybody in the set under the weights of their records, sorted by id.
     pub(super) known: Box<[Member]>,
-    /// Those that the picker sees, sorted by id.
-    pub(super) members: Box<[Member]>,
-    pub(super) picker: Arc<dyn Picker>,
-    /// Whether the picker goes by time.
+    /// What becomes of each of the known.
+    pub(super) places: Box<[Place]>,
+    /// While anybody starts slowly: which part of its weight each of the known has.
+    pub(super) shares: Option<Box<[f64]>>,
+    /// The only tier, most of the time; without members if there is nobody.
+    pub(super) first: Tier,
+    /// Whether that is all, and nobody is passed over: one question instead of two for most picks.
+    pub(super) is_plain: bool,
+    /// The others, sorted by level.
+    pub(super) more: Box<[Tier]>,
+    /// For each tier where its share ends, in 2^-32 of all requests; the last with a share ends at 2^32.
+    pub(super) ends: Box<[u64]>,
+    /// How much busier a local member may be than one elsewhere.
+    pub(super) spill_factor: Option<f64>,
+    /// Whether a picker goes by time.
     pub(super) is_timed: bool,
-}
-
-/// What selections are built with.
-pub(super) struct Builder<F> {
-    pub(super) factory: F,
-    pub(super) bell: Bell,
-    pub(super) clock: Clock,
-}
-
-impl<F: PickerFactory> Builder<F> {
-    pub(super) fn build(&self, snapshot: &Snapshot, before: Option<&Selection>) -> Selection {
-        // Read first: what rings while this is built is heeded by the next one.
-        let health = self.bell.rings();
-        let known = self.carry_over(snapshot, before.map_or(&[], |selection| &selection.known));
-        let members = eligible(&known);
-        // A change of freshness, or of somebody who is not picked, is no reason to begin anew.
-        let picker: Arc<dyn Picker> = match before {
-            Some(before) if same(&before.members, &members) => before.picker.clone(),
-            _ => self.factory.build(&members).into(),
-        };
-        let (service, freshness) = (snapshot.service().into(), snapshot.freshness().clone());
-        let number = before.map_or(0, |before| before.number + 1);
-        let is_timed = picker.is_timed();
-        Selection { number, service, freshness, health, known, members, picker, is_timed }
-    }
-
-    /// Gives every instance its cell from before; both lists are sorted by id, so one walk suffices.
-    fn carry_over(&self, snapshot: &Snapshot, before: &[Member]) -> Box<[Member]> {
-        let mut before = before.iter().peekable();
-        let carried = snapshot.instances().iter().map(|instance| {
-            while before.next_if(|member| member.instance().id() < instance.id()).is_some() {}
-            match before.next_if(|member| member.instance().id() == instance.id()) {
-                Some(member) if Arc::ptr_eq(member.instance(), instance) => member.clone(),
-                Some(member) => {
-                    member.cell().renew(instance.clone());
-                    Member::new(instance.clone(), instance.weight(), member.cell().clone())
-                }
-                None => {
-                    let health = Health::new(ALARM, self.bell.clone());
-                    let cell = Cell::new(instance.clone(), health, self.clock.clone());
-                    Member::new(instance.clone(), instance.weight(), Arc::new(cell))
-                }
-            }
-        });
-        carried.collect()
-    }
 }
 
 impl std::fmt::Debug for Selection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (known, members) = (self.known.len(), self.members.len());
+        let (known, members) = (self.known.len(), self.tiers().map(|tier| tier.members.len()).sum::<usize>());
         f.debug_struct("Selection")
             .field("service", &self.service)
             .field("known", &known)
@@ -88,22 +50,86 @@ impl std::fmt::Debug for Selection {
 }
 
 impl Selection {
+    pub(super) fn tiers(&self) -> impl Iterator<Item = &Tier> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    pub(super) fn tier(&self, number: usize) -> Option<&Tier> {
+        if number == 0 { Some(&self.first) } else { self.more.get(number - 1) }
+    }
+
     pub(super) fn member(&self, id: &str) -> Option<&Member> {
         let at = self.known.binary_search_by(|member| member.instance().id().cmp(id)).ok()?;
         self.known.get(at)
     }
 
+    /// The member that takes the request.
+    #[inline]
+    pub(super) fn select(&self, context: &Context<'_>) -> Option<&Member> {
+        if !self.is_plain {
+            return self.draw(context);
+        }
+        let index = self.first.picker.pick(&self.first.members, context)?;
+        self.at(&self.first, index)
+    }
+
+    #[inline]
+    fn at<'a>(&'a self, tier: &'a Tier, index: usize) -> Option<&'a Member> {
+        let member = tier.members.get(index)?;
+        if tier.admits(member) { Some(member) } else { Some(self.stand_in(tier, index).unwrap_or(member)) }
+    }
+
+    /// Draws a tier by the shares, and its member. One random number serves for both choices that chance has here.
+    #[inline(never)]
+    fn draw(&self, context: &Context<'_>) -> Option<&Member> {
+        if self.more.is_empty() {
+            return self.at(&self.first, self.first.choose(context)?);
+        }
+        let random = fastrand::u64(..);
+        let number = self.ends.partition_point(|end| *end <= random >> 32);
+        let tier = self.tier(number)?;
+        let index = tier.choose(context)?;
+        let beside = |next: &&Tier| !tier.level.elsewhere && next.level.priority == tier.level.priority;
+        if let (Some(factor), Some(next)) = (self.spill_factor, self.tier(number + 1).filter(beside)) {
+            let other = usize::try_from(((random & u64::from(u32::MAX)) * next.members.len() as u64) >> 32).ok()?;
+            if let (Some(local), Some(other)) = (tier.members.get(index), next.members.get(other))
+                && next.admits(other)
+                && is_busier(local, other, factor)
+            {
+                return self.at(next, next.choose(context)?);
+            }
+        }
+        self.at(tier, index)
+    }
+
+    /// Who takes the place of a member that became unavailable since this was built: a neighbour, one of another tier, or one that waits.
+    #[cold]
+    fn stand_in<'a>(&'a self, tier: &'a Tier, index: usize) -> Option<&'a Member> {
+        let other = || self.tiers().find_map(|tier| tier.stand_in(0));
+        let mut known = self.places.iter().zip(&self.known);
+        let mut waiting = || known.find(|(place, member)| matches!(place, Place::Waiting(_)) && tier.admits(member));
+        tier.stand_in(index).or_else(other).or_else(|| waiting().map(|(_, member)| member))
+    }
+
     /// Why nobody can be picked: which service, how many are known, how stale, and the store's last error.
+    #[cold]
     pub(super) fn nobody(&self) -> Error {
         let known = self.known.len();
+        let count = |of: fn(&Place) -> bool| self.places.iter().filter(|place| of(place)).count();
+        let filtered = count(|place| matches!(place, Place::Filtered(_)));
         let why = if self.freshness.is_loading() {
             "no set was read from the registry yet".to_owned()
         } else if known == 0 {
             "no instance is registered".to_owned()
-        } else if self.members.is_empty() {
+        } else if count(|place| *place == Place::NoWeight) == known {
             format!("{known} known, all with weight 0")
+        } else if filtered == known {
+            format!("{known} known, no filter left any")
+        } else if self.first.members.is_empty() {
+            format!("{known} known, {filtered} filtered out, the others with weight 0")
         } else {
-            format!("{known} known, the picker chose none of the {} it may pick", self.members.len())
+            let members: usize = self.tiers().map(|tier| tier.members.len()).sum();
+            format!("{known} known, the picker chose none of the {members} it may pick")
         };
         Error::new(ErrorKind::NoInstance, "pick", format!("an instance of {:?}", self.service), why + &self.staleness())
     }
@@ -121,24 +147,4 @@ impl Selection {
         let cause = self.freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
         format!("; the set is not live since {:?}{cause}", since.elapsed())
     }
-}
-
-fn same(before: &[Member], now: &[Member]) -> bool {
-    before.len() == now.len() && before.iter().zip(now).all(|(a, b)| a.is_same(b))
-}
-
-/// Those with weight (P2), narrowed to the best that there are: serving and reachable, draining and reachable, serving, draining (P4).
-///
-/// A draining instance still serves what it gets until its grace is over, so it is better than one that cannot be reached.
-fn eligible(known: &[Member]) -> Box<[Member]> {
-    let rank = |member: &Member| match (member.is_available(), member.instance().state()) {
-        (true, State::Serving) => 0,
-        (true, _) => 1,
-        (false, State::Serving) => 2,
-        (false, _) => 3,
-    };
-    // Reachability may change meanwhile, so each member is asked once.
-    let weighty: Vec<_> = known.iter().filter(|m| m.instance().weight() > 0).map(|m| (rank(m), m)).collect();
-    let best = weighty.iter().map(|(rank, _)| *rank).min();
-    weighty.into_iter().filter(|(rank, _)| Some(*rank) == best).map(|(_, member)| member.clone()).collect()
 }

@@ -1,48 +1,19 @@
 //! The balancer over the in-memory backend, on paused time.
 
+mod ejecting;
+mod explaining;
+mod fixture;
+mod panicking;
+mod starting;
+mod tiers;
+
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::memory::{MemoryLink, MemoryStore};
 use crate::picker::{PowerOfTwo, Random, RoundRobin, WeightedRoundRobin};
 use crate::{Backend, Instance, Policy, Registration, State};
-
-fn instance(id: &str, weight: u32) -> Instance {
-    Instance::builder("pay").id(id).endpoint("grpc://h:1").weight(weight).build().unwrap()
-}
-
-async fn registered(backend: &Arc<dyn Backend>, instance: Instance) -> Registration {
-    backend.register(instance, Default::default()).await.unwrap()
-}
-
-fn opened() -> (MemoryStore, Arc<dyn Backend>, MemoryLink) {
-    let store = MemoryStore::new();
-    let (backend, link) = store.open("", Policy::default()).unwrap();
-    (store, backend, link)
-}
-
-/// Waits until the balancer knows exactly these ids.
-async fn knows(balancer: &Balancer, ids: &[&str]) {
-    let mut built = balancer.inner.shared.built.subscribe();
-    let known = || balancer.members().iter().map(|m| m.instance().id().to_owned()).collect::<Vec<_>>();
-    tokio::time::timeout(Duration::from_secs(60), async {
-        while known() != ids {
-            built.changed().await.unwrap();
-        }
-    })
-    .await
-    .unwrap_or_else(|_| panic!("{ids:?} expected, {:?} known", known()));
-}
-
-fn counts(balancer: &Balancer, picks: usize) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for _ in 0..picks {
-        let pick = balancer.pick(&Context::default()).unwrap();
-        *counts.entry(pick.instance().id().to_owned()).or_insert(0) += 1;
-        pick.finish(Outcome::Success);
-    }
-    counts
-}
+use fixture::*;
 
 #[tokio::test(start_paused = true)]
 async fn p02_weight_zero_is_drained_and_all_at_zero_is_nobody() {

@@ -41,6 +41,11 @@ impl Picker for PeakEwma {
     fn is_timed(&self) -> bool {
         true
     }
+
+    /// Of two without load the heavier or the faster always wins.
+    fn shares_by_weight(&self) -> bool {
+        false
+    }
 }
 
 impl PickerFactory for PeakEwma {

@@ -7,8 +7,9 @@
 //! - **P1** A pick takes no lock, allocates nothing, awaits nothing and never panics.
 //! - **P2** Weight 0 is drained: no picks while any other instance has weight. All at zero: nobody, with an error that says so.
 //! - **P3** Statistics belong to the instance's id and survive every update of the set.
-//! - **P4** With every instance unreachable the balancer falls back to all of them instead of failing.
+//! - **P4** With every instance unhealthy or ejected the balancer falls back to all of them (panic mode) instead of failing.
 //! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth.
+//! - **P7** An instance that joins takes its share gradually if slow start is on, in every picker, by the watcher's own clock.
 
 mod ewma;
 mod least;
@@ -78,17 +79,34 @@ pub trait Picker: Send + Sync + 'static {
     fn is_timed(&self) -> bool {
         false
     }
+
+    /// Whether members get picks in proportion to [`Member::weight`] at any load, so that a smaller weight is all that a newcomer needs to
+    /// [start slowly](crate::SlowStart). For a picker that does not, the balancer asks again so often when it picked a newcomer that its
+    /// share grows gradually all the same (P7).
+    fn shares_by_weight(&self) -> bool {
+        true
+    }
 }
 
 /// Builds a picker for a membership. One factory serves one balancer.
 pub trait PickerFactory: Send + Sync + 'static {
     /// Builds a picker for these members, which are sorted by id. It is called again whenever they change.
     fn build(&self, members: &[Member]) -> Box<dyn Picker>;
+
+    /// A factory of the same kind for another group of the balancer's members, such as another zone; `None`, the default, if this one keeps
+    /// nothing from one membership to the next and so serves them all.
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        None
+    }
 }
 
 impl PickerFactory for Box<dyn PickerFactory> {
     fn build(&self, members: &[Member]) -> Box<dyn Picker> {
         (**self).build(members)
+    }
+
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        (**self).another()
     }
 }
 

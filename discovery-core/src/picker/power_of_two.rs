@@ -37,6 +37,11 @@ impl Picker for PowerOfTwo {
         let cost_b = u64::from(second.pending().saturating_add(1)) * u64::from(first.weight());
         Some(if cost_b < cost_a { b } else { a })
     }
+
+    /// Of two without load the heavier always wins.
+    fn shares_by_weight(&self) -> bool {
+        false
+    }
 }
 
 impl PickerFactory for PowerOfTwo {

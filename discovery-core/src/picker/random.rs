@@ -10,6 +10,10 @@ impl Picker for Random {
     fn pick(&self, members: &[Member], _context: &Context<'_>) -> Option<usize> {
         (!members.is_empty()).then(|| fastrand::usize(..members.len()))
     }
+
+    fn shares_by_weight(&self) -> bool {
+        false
+    }
 }
 
 impl PickerFactory for Random {

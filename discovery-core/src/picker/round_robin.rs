@@ -51,6 +51,10 @@ impl Picker for Wheel {
         // The remainder first: adding `start` to a distance near the maximum would overflow.
         distance.checked_rem(members.len()).map(|turn| (turn + self.start) % members.len())
     }
+
+    fn shares_by_weight(&self) -> bool {
+        false
+    }
 }
 
 impl PickerFactory for RoundRobin {
@@ -70,6 +74,10 @@ impl PickerFactory for RoundRobin {
         };
         *last = Some(Turn { members: members.to_vec(), base, start });
         Box::new(Wheel { tickets: self.tickets.clone(), base, start })
+    }
+
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        Some(Box::new(Self::new()))
     }
 }
 

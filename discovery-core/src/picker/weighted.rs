@@ -107,6 +107,10 @@ impl PickerFactory for WeightedRoundRobin {
         *last = Some(Last { members: members.to_vec(), weights, turns: turns.clone() });
         Box::new(turns)
     }
+
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        Some(Box::new(Self::new()))
+    }
 }
 
 fn same_ids(before: &[Member], now: &[Member]) -> bool {

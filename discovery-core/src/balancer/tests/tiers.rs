@@ -1,0 +1,189 @@
+//! Filters, zones and priorities.
+
+use super::*;
+use crate::{Comparison, Filter, Priorities, Zone};
+
+fn placed(id: &str, zone: &str, priority: u32) -> Instance {
+    let builder = instance(id, 1).to_builder().zone(zone).metadata("priority", priority.to_string());
+    builder.build().unwrap()
+}
+
+/// So many instances in each of these zones and priorities: `a0`, `a1`, …, `b0`, ….
+fn fleet(groups: &[(&str, u32, usize)]) -> Vec<Instance> {
+    let of = |(at, (zone, priority, n)): (usize, &(&str, u32, usize))| {
+        let letter = char::from(b'a' + at as u8);
+        (0..*n).map(|n| placed(&format!("{letter}{n}"), zone, *priority)).collect::<Vec<_>>()
+    };
+    groups.iter().enumerate().flat_map(of).collect()
+}
+
+/// How many percent of many picks go to each group.
+fn percents(balancer: &Balancer) -> BTreeMap<String, usize> {
+    let mut groups = BTreeMap::new();
+    for (id, count) in counts(balancer, 20_000) {
+        *groups.entry(id[..1].to_owned()).or_insert(0) += count;
+    }
+    groups.values_mut().for_each(|count| *count = (*count + 100) / 200);
+    groups
+}
+
+fn are(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    expected.iter().map(|(group, percent)| ((*group).to_owned(), *percent)).collect()
+}
+
+fn near(found: &BTreeMap<String, usize>, expected: &[(&str, usize)]) {
+    let expected = are(expected);
+    let close = found.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && a.1.abs_diff(*b.1) <= 2);
+    assert!(close && found.len() == expected.len(), "{found:?} instead of {expected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_admit_and_the_others_are_named() {
+    let built = |id: &str, version: &str| instance(id, 1).to_builder().version(version).build().unwrap();
+    let options = BalancerOptions::default()
+        .with_filter(Filter::scheme("grpc"))
+        .with_filter(Filter::version(Comparison::AtLeast("1.10".into())));
+    let fleet = [built("a", "1.9"), built("b", "1.10.1"), built("c", "2.0")];
+    let (_backend, held, balancer) = balanced(fleet, RoundRobin::new(), options).await;
+    assert_eq!(counts(&balancer, 10), BTreeMap::from([("b".to_owned(), 5), ("c".to_owned(), 5)]));
+    assert_eq!(standing(&balancer, "a"), "a: gets nothing: filtered out by \"version >= 1.10\"");
+    assert_eq!(balancer.candidates(), 2);
+    // No health makes up for a filter.
+    held[1].deregister().await.unwrap();
+    balancer.set_available("c", false);
+    held[2].update(|i| i.version("1.1")).await.unwrap();
+    knows(&balancer, &["a", "c"]).await;
+    let mut selections = balancer.selections();
+    while balancer.pick(&Context::default()).is_ok() {
+        selections.changed().await;
+    }
+    let text = balancer.pick(&Context::default()).unwrap_err().to_string();
+    assert!(text.contains("2 known, no filter left any"), "{text}");
+    held[0].update(|i| i.weight(0).version("1.11")).await.unwrap();
+    selections.changed().await;
+    let text = balancer.pick(&Context::default()).unwrap_err().to_string();
+    assert!(text.contains("2 known, 1 filtered out, the others with weight 0"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p04_the_own_zone_is_first_and_spills_over_by_what_is_available() {
+    fastrand::seed(7);
+    let options = BalancerOptions::default().with_zone(Zone::new("here"));
+    let fleet = fleet(&[("here", 0, 10), ("there", 0, 10)]);
+    let (_backend, _held, balancer) = balanced(fleet, RoundRobin::new(), options).await;
+    // Each of the others is one in ten of the zone; 28 % too few are borne.
+    let expected = [100, 100, 100, 98, 84, 70, 56, 42, 28, 14, 0];
+    for (out, local) in expected.into_iter().enumerate() {
+        let split: Vec<_> =
+            [("a", local), ("b", 100 - local)].into_iter().filter(|(_, percent)| *percent > 0).collect();
+        near(&percents(&balancer), &split);
+        balancer.set_available(&format!("a{out}"), false);
+        heeded(&balancer).await;
+    }
+    assert!(standing(&balancer, "b3").contains("gets its share"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_own_zone_spills_over_while_it_is_busier() {
+    let options = BalancerOptions::default().with_zone(Zone::new("here"));
+    let fleet = fleet(&[("here", 0, 1), ("there", 0, 3)]);
+    let (_backend, _held, balancer) = balanced(fleet, RoundRobin::new(), options).await;
+    let mut open = Vec::new();
+    for _ in 0..70 {
+        open.push(balancer.pick(&Context::default()).unwrap());
+    }
+    let local = open.iter().filter(|pick| pick.instance().id() == "a0").count();
+    // Four times as many as at each of the three others.
+    assert!((36..=44).contains(&local), "{local} of 70");
+    assert!(standing(&balancer, "b0").contains("in another zone has 0.0 % of all requests"));
+    open.clear();
+    assert_eq!(percents(&balancer), are(&[("a", 100)]));
+    assert_eq!(balancer.candidates(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_spill_factor_load_does_not_matter() {
+    let options = BalancerOptions::default().with_zone(Zone::new("here").with_spill_factor(None));
+    let fleet = fleet(&[("here", 0, 1), ("there", 0, 3)]);
+    let (_backend, held, balancer) = balanced(fleet, RoundRobin::new(), options).await;
+    let open: Vec<_> = (0..100).map(|_| balancer.pick(&Context::default()).unwrap()).collect();
+    assert!(open.iter().all(|pick| pick.instance().id() == "a0"));
+    assert!(standing(&balancer, "b1").contains("gets nothing: priority 0 in another zone"));
+    // Who waits stands in at once.
+    balancer.set_available("a0", false);
+    assert!(!counts(&balancer, 10).contains_key("a0"));
+    // A zone that is gone is not missed.
+    held[0].deregister().await.unwrap();
+    knows(&balancer, &["b0", "b1", "b2"]).await;
+    assert_eq!(counts(&balancer, 30).into_values().collect::<Vec<_>>(), [10; 3]);
+    assert_eq!(standing(&balancer, "b1"), "b1: gets its share");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p04_the_next_priority_takes_over_by_what_is_missing() {
+    fastrand::seed(7);
+    let options = BalancerOptions::default().with_priorities(Priorities::metadata("priority"));
+    let fleet = fleet(&[("z", 1, 10), ("z", 2, 10), ("z", 7, 2)]);
+    let (_backend, _held, balancer) = balanced(fleet, RoundRobin::new(), options).await;
+    let out = async |ids: std::ops::Range<usize>, group: &str| {
+        ids.for_each(|n| balancer.set_available(&format!("{group}{n}"), false));
+        heeded(&balancer).await;
+    };
+    assert_eq!(percents(&balancer), are(&[("a", 100)]));
+    assert!(standing(&balancer, "b0").contains("gets nothing: priority 2 has 0.0 %"));
+    out(0..5, "a").await;
+    near(&percents(&balancer), &[("a", 70), ("b", 30)]);
+    out(0..9, "b").await;
+    near(&percents(&balancer), &[("a", 70), ("b", 14), ("c", 16)]);
+    assert!(standing(&balancer, "c0").contains("gets less than its share: priority 7 has 16.0 %"));
+    out(5..10, "a").await;
+    near(&percents(&balancer), &[("b", 14), ("c", 86)]);
+    assert_eq!(balancer.candidates(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p04_no_panic_while_another_priority_can_take_over() {
+    let options = BalancerOptions::default().with_priorities(Priorities::new(|i| u32::from(i.id() >= "b")));
+    let fleet = fleet(&[("z", 0, 4), ("z", 0, 4)]);
+    let (_backend, _held, balancer) = balanced(fleet, RoundRobin::new(), options).await;
+    for n in 0..3 {
+        balancer.set_health(&format!("a{n}"), Condition::Unhealthy("slow".into()));
+    }
+    heeded(&balancer).await;
+    near(&percents(&balancer), &[("a", 35), ("b", 65)]);
+    assert!(!counts(&balancer, 1_000).contains_key("a0"));
+    for n in 0..3 {
+        balancer.set_health(&format!("b{n}"), Condition::Unhealthy("slow".into()));
+    }
+    heeded(&balancer).await;
+    near(&percents(&balancer), &[("a", 50), ("b", 50)]);
+    assert_eq!(counts(&balancer, 1_000).len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p05_round_robin_is_exact_in_each_tier() {
+    let options = BalancerOptions::default().with_zone(Zone::new("here"));
+    let fleet = fleet(&[("here", 0, 6), ("there", 0, 5)]);
+    let (_backend, _held, balancer) = balanced(fleet, RoundRobin::new(), options).await;
+    for id in ["a0", "a1", "a2"] {
+        balancer.set_available(id, false);
+    }
+    heeded(&balancer).await;
+    let counts = counts(&balancer, 1_001);
+    for group in ["a", "b"] {
+        let of: Vec<_> = counts.iter().filter(|(id, _)| id.starts_with(group)).map(|(_, count)| *count).collect();
+        assert!(of.iter().max().unwrap() - of.iter().min().unwrap() <= 1, "{counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r09_the_draining_leave_to_the_next_tier() {
+    let options = BalancerOptions::default().with_zone(Zone::new("here"));
+    let (_backend, held, balancer) = balanced(fleet(&[("here", 0, 1), ("there", 0, 2)]), Random, options).await;
+    held[0].update(|i| i.state(State::Draining)).await.unwrap();
+    let mut selections = balancer.selections();
+    while counts(&balancer, 10).contains_key("a0") {
+        selections.changed().await;
+    }
+    assert_eq!(standing(&balancer, "a0"), "a0: gets nothing: it is draining while others serve");
+}
