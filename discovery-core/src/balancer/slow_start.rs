@@ -18,8 +18,8 @@ const FINER: u32 = 100;
 /// Whoever joins takes its share gradually.
 ///
 /// Time counts from when this process saw the instance first, by its own clock; those of the first set are there already. It passes in
-/// twenty steps a window. Pickers that [share by weight](crate::Picker::shares_by_weight) see a smaller [`Member::weight`](crate::Member::weight);
-/// around the others the balancer passes the newcomer over so often that it has the same share.
+/// twenty steps a window. Pickers that [share by weight](crate::Picker::shares_by_weight) see a smaller
+/// [`Member::weight`](crate::Member::weight); around the others the balancer passes the newcomer over so often that it has the same share.
 #[derive(Debug, Clone)]
 pub struct SlowStart {
     window: Duration,

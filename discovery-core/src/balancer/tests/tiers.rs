@@ -187,3 +187,53 @@ async fn r09_the_draining_leave_to_the_next_tier() {
     }
     assert_eq!(standing(&balancer, "a0"), "a0: gets nothing: it is draining while others serve");
 }
+
+/// Many threads pick, and report every outcome, while instances come, go, fall ill and recover; with everything switched on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p01_picks_race_with_everything_around_them() {
+    let outliers = crate::Outliers::default().with_ejection_time(Duration::from_millis(5), Duration::from_millis(20));
+    let options = BalancerOptions::default()
+        .with_filter(Filter::scheme("grpc"))
+        .with_zone(Zone::new("here"))
+        .with_priorities(Priorities::metadata("priority"))
+        .with_slow_start(crate::SlowStart::new(Duration::from_millis(20)))
+        .with_outliers(outliers.with_interval(Duration::from_millis(5)).with_max_ejection_percent(60));
+    let all = fleet(&[("here", 0, 3), ("there", 0, 3), ("here", 1, 2)]);
+    let (backend, _held, balancer) = balanced(all, RoundRobin::new(), options).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..4)
+        .map(|n| {
+            let (mut reader, stop) = (balancer.reader(), stop.clone());
+            std::thread::spawn(move || {
+                let outcomes = [Outcome::Success, Outcome::Failure, Outcome::Unreachable, Outcome::Cancelled];
+                let mut turn = n;
+                while !stop.load(Ordering::Relaxed) || turn < 1_000 {
+                    reader.pick(&Context::default()).unwrap().finish(outcomes[turn / 7 % 4]);
+                    turn += 1;
+                }
+            })
+        })
+        .collect();
+    for round in 0..20 {
+        let joined = registered(&backend, placed(&format!("x{round}"), "here", round % 2)).await;
+        balancer.set_health(&format!("a{}", round % 3), Condition::Unhealthy("slow".into()));
+        balancer.set_available(&format!("b{}", round % 3), round % 2 == 0);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(balancer.explain().len() >= 8);
+        balancer.set_health(&format!("a{}", round % 3), Condition::Healthy);
+        joined.deregister().await.unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    // Who left, was ejected or came back leaves no trace in the count.
+    let all: Vec<_> = (0..8).map(|at| balancer.members()[at].instance().id().to_owned()).collect();
+    all.iter().for_each(|id| balancer.set_available(id, true));
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while balancer.explain().iter().any(|standing| standing.to_string().contains("ejected")) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert!(balancer.members().iter().all(|member| member.pending() == 0 && member.is_available()));
+}
