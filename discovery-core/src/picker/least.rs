@@ -28,6 +28,11 @@ impl Picker for LeastRequests {
         }
         Some(best)
     }
+
+    fn shares_by_weight(&self) -> bool {
+        // An idle newcomer has the fewest requests however small its weight is.
+        false
+    }
 }
 
 fn load(member: &Member) -> (u64, u64) {
