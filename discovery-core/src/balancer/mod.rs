@@ -295,8 +295,11 @@ pub(crate) mod testing {
     }
 
     pub(crate) fn timed_member(id: &str, weight: u32, clock: &Clock) -> Member {
-        let builder = Instance::builder("s").id(id).endpoint("grpc://h:1").weight(weight);
-        let instance = Arc::new(builder.build().unwrap());
+        of(Instance::builder("s").id(id).endpoint("grpc://h:1").weight(weight).build().unwrap(), clock)
+    }
+
+    pub(crate) fn of(instance: Instance, clock: &Clock) -> Member {
+        let (weight, instance) = (instance.weight(), Arc::new(instance));
         let cell = Cell::new(instance.clone(), Health::new(5, Bell::new()), clock.clone());
         Member::new(instance, weight, Arc::new(cell))
     }

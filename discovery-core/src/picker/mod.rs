@@ -9,17 +9,27 @@
 //! - **P3** Statistics belong to the instance's id and survive every update of the set.
 //! - **P4** With every instance unreachable the balancer falls back to all of them instead of failing.
 //! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth.
+//! - **P6** Two processes, given the same members in any order, hash a key to the same instance; a restart on the same id moves no key; a
+//!   leaver moves only its own keys.
 
+mod consistent;
 mod ewma;
 mod power_of_two;
 mod random;
+mod ring;
 mod round_robin;
+mod sticky;
+mod subset;
 mod weighted;
 
+pub use consistent::{BoundedLoad, ConsistentHash};
 pub use ewma::PeakEwma;
 pub use power_of_two::PowerOfTwo;
 pub use random::Random;
+pub use ring::{DubboRing, GoZeroRing, Ketama};
 pub use round_robin::RoundRobin;
+pub use sticky::Sticky;
+pub use subset::Subset;
 pub use weighted::WeightedRoundRobin;
 
 pub use crate::balancer::Member;
