@@ -13,8 +13,11 @@ pub(crate) fn member(id: &str, weight: u32) -> Member {
 }
 
 pub(crate) fn timed_member(id: &str, weight: u32, clock: &Clock) -> Member {
-    let builder = Instance::builder("s").id(id).endpoint("grpc://h:1").weight(weight);
-    let instance = Arc::new(builder.build().unwrap());
+    of(Instance::builder("s").id(id).endpoint("grpc://h:1").weight(weight).build().unwrap(), clock)
+}
+
+pub(crate) fn of(instance: Instance, clock: &Clock) -> Member {
+    let (weight, instance) = (instance.weight(), Arc::new(instance));
     let health = Health::new(Arc::new(Quota::new(None)), Bell::new());
     let cell = Cell::new(instance.clone(), health, clock.clone(), None);
     Member::new(instance, weight, Arc::new(cell))

@@ -9,23 +9,33 @@
 //! - **P3** Statistics belong to the instance's id and survive every update of the set.
 //! - **P4** With every instance unhealthy or ejected the balancer falls back to all of them (panic mode) instead of failing.
 //! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth.
+//! - **P6** Two processes, given the same members in any order, hash a key to the same instance; a restart on the same id moves no key; a
+//!   leaver moves only its own keys.
 //! - **P7** An instance that joins takes its share gradually if slow start is on, in every picker, by the watcher's own clock.
 
+mod consistent;
 mod ewma;
 mod least;
 mod power_of_two;
 mod random;
+mod ring;
 mod round_robin;
 mod schedule;
+mod sticky;
 mod stream;
+mod subset;
 mod weighted;
 mod weighted_random;
 
+pub use consistent::{BoundedLoad, ConsistentHash};
 pub use ewma::PeakEwma;
 pub use least::LeastRequests;
 pub use power_of_two::PowerOfTwo;
 pub use random::Random;
+pub use ring::{DubboRing, GoZeroRing, Ketama};
 pub use round_robin::RoundRobin;
+pub use sticky::Sticky;
+pub use subset::Subset;
 pub use weighted::WeightedRoundRobin;
 pub use weighted_random::WeightedRandom;
 
