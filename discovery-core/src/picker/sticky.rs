@@ -52,6 +52,12 @@ impl<F: PickerFactory> PickerFactory for Sticky<F> {
             directory: directory(members),
         })
     }
+
+    /// Keys may stick to members of any group, so all groups share the places.
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        let inner = self.inner.another()?;
+        Some(Box::new(Sticky { inner, places: self.places.clone() }))
+    }
 }
 
 struct Stuck {
@@ -117,6 +123,10 @@ impl Picker for Stuck {
 
     fn is_timed(&self) -> bool {
         self.inner.is_timed()
+    }
+
+    fn shares_by_weight(&self) -> bool {
+        self.inner.shares_by_weight()
     }
 }
 

@@ -51,6 +51,11 @@ impl<F: PickerFactory> PickerFactory for Subset<F> {
         let chosen: Box<[Member]> = indexes.iter().map(|index| members[*index].clone()).collect();
         Box::new(Narrowed { inner: self.inner.build(&chosen), indexes: indexes.into(), chosen })
     }
+
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        let inner = self.inner.another()?;
+        Some(Box::new(Subset { inner, size: self.size, seed: self.seed }))
+    }
 }
 
 struct Narrowed {
@@ -70,6 +75,10 @@ impl Picker for Narrowed {
 
     fn is_timed(&self) -> bool {
         self.inner.is_timed()
+    }
+
+    fn shares_by_weight(&self) -> bool {
+        self.inner.shares_by_weight()
     }
 }
 

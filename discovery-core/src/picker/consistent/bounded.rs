@@ -54,6 +54,10 @@ impl PickerFactory for BoundedLoad {
         let limits = members.iter().map(|member| self.factor * f64::from(member.weight()) / total.max(1.0)).collect();
         Box::new(Bounded { table: self.hash.table(members), limits, tally: Tally::new(members) })
     }
+
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        Some(Box::new(Self { hash: self.hash.anew(), factor: self.factor }))
+    }
 }
 
 #[derive(Debug)]

@@ -36,6 +36,7 @@ const MAX_BITS: u32 = 24;
 /// Up to 65,534 members take part.
 #[derive(Debug)]
 pub struct ConsistentHash {
+    bits: u32,
     /// Written by `build` alone.
     slots: Mutex<Slots>,
 }
@@ -51,7 +52,16 @@ impl ConsistentHash {
     /// shall agree need the same number. 65,536 are enough for 60 members.
     pub fn with_slots(slots: usize) -> Self {
         let bits = slots.checked_next_power_of_two().map_or(MAX_BITS, usize::ilog2);
-        Self { slots: Mutex::new(Slots::new(bits.clamp(MIN_BITS, MAX_BITS))) }
+        Self::with_bits(bits.clamp(MIN_BITS, MAX_BITS))
+    }
+
+    fn with_bits(bits: u32) -> Self {
+        Self { bits, slots: Mutex::new(Slots::new(bits)) }
+    }
+
+    /// A factory of as many slots.
+    fn anew(&self) -> Self {
+        Self::with_bits(self.bits)
     }
 
     fn table(&self, members: &[Member]) -> Table {
@@ -117,6 +127,10 @@ impl Picker for Table {
 impl PickerFactory for ConsistentHash {
     fn build(&self, members: &[Member]) -> Box<dyn Picker> {
         Box::new(self.table(members))
+    }
+
+    fn another(&self) -> Option<Box<dyn PickerFactory>> {
+        Some(Box::new(self.anew()))
     }
 }
 
