@@ -12,6 +12,7 @@
 //! - **P6** Two processes, given the same members in any order, hash a key to the same instance; a restart on the same id moves no key; a
 //!   leaver moves only its own keys.
 //! - **P7** An instance that joins takes its share gradually if slow start is on, in every picker, by the watcher's own clock.
+//! - **P8** The outcome of a request is reported once, at the end of its response (for gRPC: the trailers), or as cancelled when dropped.
 
 mod consistent;
 mod ewma;
