@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use super::{ConsistentHash, Table, hash, mix};
 use crate::picker::{Context, Member, Picker, PickerFactory};
 
-/// The factor of Vimeo's HAProxy, where this was used first, and HAProxy's recommendation.
+/// The least that the manual of HAProxy, which had this first, calls reasonable for its `hash-balance-factor`.
 const DEFAULT_FACTOR: f64 = 1.25;
 /// Members that are counted at once.
 const WINDOW: usize = 64;
@@ -162,7 +162,7 @@ mod tests {
             let (members, picker) = built(&weights, factor);
             let sum: f64 = weights.iter().map(|w| f64::from(*w)).sum();
             let mut held = Vec::new();
-            for total in 0..400 {
+            for total in 0..200 {
                 let at = picker.pick(&members, &Context::default().with_key(b"popular")).unwrap();
                 held.push(members[at].begin_at(None));
                 let bound = (factor * f64::from(weights[at]) / sum * (f64::from(total) + 1.0)).ceil();
@@ -175,20 +175,20 @@ mod tests {
     fn many_members_keep_to_the_bound_but_for_what_is_not_yet_counted() {
         let (members, picker) = built(&[1; 200], 1.25);
         let mut held = Vec::new();
-        for _ in 0..20_000 {
+        for _ in 0..4_000 {
             let at = picker.pick(&members, &Context::default().with_key(b"popular")).unwrap();
             held.push(members[at].begin_at(None));
         }
-        // A hundred on average.
+        // Twenty on average, 25 allowed.
         let most = members.iter().map(Member::pending).max().unwrap();
-        assert!(most <= 126, "{most}");
+        assert!(most <= 26, "{most}");
     }
 
     #[test]
     fn a_key_stays_where_it_belongs_while_there_is_room_and_comes_back() {
         let (members, picker) = built(&[1; 50], 1.25);
         let plain = ConsistentHash::with_slots(1 << 12).build(&members);
-        for key in 0..500u32 {
+        for key in 0..200u32 {
             let key = key.to_le_bytes();
             let context = Context::default().with_key(&key);
             let home = plain.pick(&members, &context).unwrap();

@@ -42,14 +42,17 @@ pub struct ConsistentHash {
 }
 
 impl ConsistentHash {
-    /// Makes a factory with 1,048,576 slots: 4 MiB, and 2 MiB more while a change of the members is taken in. The first membership
-    /// takes some 50 ms to build, a change of one of 1,000 members well below one.
+    /// Makes a factory with 1,048,576 slots.
+    ///
+    /// They take 6 MiB. When many members come at once, as at the beginning, they take a tenth of a second to take in; one of 1,000 that comes
+    /// or goes takes about 0.2 ms, and after long churn a leaver about one, since who comes next for its slots has to be looked for anew. A change
+    /// of up to 16 members takes some 10 ms: services that stay small do with fewer slots.
     pub fn new() -> Self {
         Self::with_slots(DEFAULT_SLOTS)
     }
 
-    /// Makes a factory with so many slots, rounded up to a power of two and kept within 64 and 16,777,216; each takes 4 bytes. Those who
-    /// shall agree need the same number. 65,536 are enough for 60 members.
+    /// Makes a factory with so many slots, rounded up to a power of two and kept within 64 and 16,777,216; each takes 6 bytes. Those who
+    /// shall agree need the same number. Memory and time go with it: 65,536 are enough for 60 members.
     pub fn with_slots(slots: usize) -> Self {
         let bits = slots.checked_next_power_of_two().map_or(MAX_BITS, usize::ilog2);
         Self::with_bits(bits.clamp(MIN_BITS, MAX_BITS))

@@ -22,7 +22,7 @@ const FEW: usize = 16;
 const FEW_EQUALS: usize = 128;
 
 /// The slots of one membership.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slots {
     bits: u32,
     /// By seat number; the free ones keep their last member, whom nothing refers to.
@@ -60,20 +60,7 @@ impl Draft {
 
 impl Slots {
     pub(super) fn new(bits: u32) -> Self {
-        Self {
-            bits,
-            seats: Vec::new(),
-            orders: Vec::new(),
-            weight: None,
-            free: Vec::new(),
-            roster: Vec::new(),
-            owners: Arc::default(),
-            former: Arc::default(),
-            changed: Vec::new(),
-            runners_up: Vec::new(),
-            late: Vec::new(),
-            horizon: 0,
-        }
+        Self { bits, ..Self::default() }
     }
 
     /// The seat number that owns each slot; empty if there is nobody.
@@ -298,65 +285,4 @@ impl Slots {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use crate::picker::consistent::seat::mix;
-    use proptest::prelude::*;
-
-    const BITS: u32 = 10;
-
-    fn owners(slots: &Slots) -> Vec<Option<u64>> {
-        let by_seat: BTreeMap<_, _> = slots.roster.iter().map(|(key, seat)| (*seat, *key)).collect();
-        slots.owners.iter().map(|owner| by_seat.get(owner).copied()).collect()
-    }
-
-    fn brute(members: &[(u64, u32)]) -> Vec<Option<u64>> {
-        let seats: Vec<_> = members.iter().map(|(key, weight)| Seat::new(*key, *weight, BITS)).collect();
-        let first = |slot| seats.iter().reduce(|a, b| if a.beats(b, slot) { a } else { b });
-        (0..if seats.is_empty() { 0 } else { 1 << BITS }).map(|slot| first(slot).map(|seat| seat.key)).collect()
-    }
-
-    proptest! {
-        /// Whatever came and went before, each slot belongs to whoever claims it first.
-        #[test]
-        fn p06_the_slots_depend_on_the_members_alone(
-            steps in proptest::collection::vec((0u64..60, 0u32..4, prop_oneof![1u32..4, Just(u32::MAX)]), 1..80),
-            crowd in 0u64..40,
-        ) {
-            let mut slots = Slots::new(BITS);
-            let mut members: BTreeMap<u64, u32> = (100..100 + crowd).map(|key| (mix(key), 3)).collect();
-            for (key, act, weight) in steps {
-                match act {
-                    0 => members.remove(&mix(key)),
-                    _ => members.insert(mix(key), weight),
-                };
-                let now: Vec<_> = members.iter().map(|(key, weight)| (*key, *weight)).collect();
-                slots.update(&now);
-                prop_assert_eq!(owners(&slots), brute(&now));
-                let mut late = slots.late.clone();
-                late.sort_unstable();
-                late.dedup();
-                prop_assert_eq!(late.len(), slots.late.len());
-            }
-        }
-    }
-
-    #[test]
-    fn p06_churn_around_one_size_is_incremental_and_right() {
-        let mut slots = Slots::new(BITS);
-        let mut members: BTreeMap<u64, u32> = (0..40).map(|key| (mix(key), 1 + key as u32 % 3)).collect();
-        for step in 0..400 {
-            if step % 2 == 0 {
-                members.pop_first();
-            } else {
-                members.insert(mix(1_000 + step), 1 + step as u32 % 5);
-            }
-            let now: Vec<_> = members.iter().map(|(key, weight)| (*key, *weight)).collect();
-            slots.update(&now);
-            assert_eq!(owners(&slots), brute(&now), "step {step}");
-            assert!(slots.seats() <= 41);
-        }
-    }
-}
+mod tests;
