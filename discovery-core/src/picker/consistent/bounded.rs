@@ -75,23 +75,24 @@ impl Picker for Bounded {
         if members.get(first)?.pending() == 0 {
             return Some(first);
         }
-        let total = self.tally.total(members) as f64 + 1.0;
-        let has_room = |at: usize| {
+        let total = self.tally.total(members);
+        let has_room = |at: usize, total: i64| {
             let (member, limit) = (members.get(at)?, self.limits.get(at)?);
-            (f64::from(member.pending()) < (limit * total).ceil()).then_some(at)
+            (f64::from(member.pending()) < (limit * (total as f64 + 1.0)).ceil()).then_some(at)
         };
-        if let Some(at) = has_room(first) {
+        if let Some(at) = has_room(first, total) {
             return Some(at);
         }
         let mut last = first;
         for attempt in 1..=TRIES {
             last = self.table.owner(mix(hash.wrapping_add(u64::from(attempt).wrapping_mul(STEP))))?;
-            if let Some(at) = has_room(last) {
+            if let Some(at) = has_room(last, total) {
                 return Some(at);
             }
         }
-        // Somebody has room, unless the total has fallen behind.
-        (last..members.len()).chain(0..last).find_map(has_room).or(Some(first))
+        // All are full only if the total has fallen behind, so everybody is counted before everybody is looked at.
+        let total = self.tally.recount(members);
+        (last..members.len()).chain(0..last).find_map(|at| has_room(at, total)).or(Some(first))
     }
 }
 
@@ -117,15 +118,28 @@ impl Tally {
         if width <= COUNTED || fastrand::usize(..width) < COUNTED {
             let at = fastrand::usize(..self.windows.len().max(1));
             if let (Some(window), Some(members)) = (self.windows.get(at), members.chunks(WINDOW).nth(at)) {
-                let now = count(members);
-                let change = i64::from(now) - i64::from(window.swap(now, Ordering::Relaxed));
-                // Adding nothing would still take the line from the others.
-                if change != 0 {
-                    self.total.fetch_add(change, Ordering::Relaxed);
-                }
+                self.correct(window, members);
             }
         }
         self.total.load(Ordering::Relaxed).max(0)
+    }
+
+    /// The total after counting everybody.
+    #[cold]
+    fn recount(&self, members: &[Member]) -> i64 {
+        for (window, members) in self.windows.iter().zip(members.chunks(WINDOW)) {
+            self.correct(window, members);
+        }
+        self.total.load(Ordering::Relaxed).max(0)
+    }
+
+    fn correct(&self, window: &AtomicU32, members: &[Member]) {
+        let now = count(members);
+        let change = i64::from(now) - i64::from(window.swap(now, Ordering::Relaxed));
+        // Adding nothing would still take the line from the others.
+        if change != 0 {
+            self.total.fetch_add(change, Ordering::Relaxed);
+        }
     }
 }
 
@@ -179,9 +193,9 @@ mod tests {
             let at = picker.pick(&members, &Context::default().with_key(b"popular")).unwrap();
             held.push(members[at].begin_at(None));
         }
-        // Twenty on average, 25 allowed.
+        // Twenty on average, 25 allowed; a total that has fallen behind allows fewer, never more.
         let most = members.iter().map(Member::pending).max().unwrap();
-        assert!(most <= 26, "{most}");
+        assert!(most <= 25, "{most}");
     }
 
     #[test]
