@@ -9,6 +9,7 @@ mod fleet;
 mod measure;
 mod pick;
 mod snapshot;
+mod tail;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -19,8 +20,10 @@ async fn main() -> Result<()> {
     match words[..] {
         ["pick"] => pick::run().await,
         ["snapshot"] => snapshot::run().await,
+        ["tail"] => tail::run(tail::Plots::No).await,
+        ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
-            eprintln!("there is no bench {words:?}; known are: pick, snapshot");
+            eprintln!("there is no bench {words:?}; known are: pick, snapshot, tail, tail --plots");
             std::process::exit(2)
         }
     }
