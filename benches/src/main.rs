@@ -5,17 +5,25 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench talks to a person")]
 
+mod fleet;
 mod measure;
+mod pick;
 mod snapshot;
+mod tail;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    match std::env::args().nth(1).as_deref() {
-        Some("snapshot") => snapshot::run().await,
-        other => {
-            eprintln!("there is no bench {other:?}; known are: snapshot");
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["pick"] => pick::run().await,
+        ["snapshot"] => snapshot::run().await,
+        ["tail"] => tail::run(tail::Plots::No).await,
+        ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
+        _ => {
+            eprintln!("there is no bench {words:?}; known are: pick, snapshot, tail, tail --plots");
             std::process::exit(2)
         }
     }

@@ -89,7 +89,7 @@ async fn tell(registry: Registry) {
     drained.unwrap();
     known(&watch, SETTLE, 2).await;
     let (succeeded, failures) = load.end().await;
-    assert!(failures.is_empty() && succeeded > 1_000, "{}: {succeeded} succeeded, {failures:?}", registry.name);
+    assert!(failures.is_empty() && succeeded > 100, "{}: {succeeded} succeeded, {failures:?}", registry.name);
     connected(&channel, 2).await;
     assert_eq!(count(&channel, 300).await, shares(&[("two", 150), ("three", 150)]), "{}", registry.name);
 }
