@@ -61,9 +61,14 @@ impl Live {
         self.node("read", stem)?.changed(stem, after, most).await
     }
 
-    /// Reads the values of some records; `None` for one that is not there.
-    pub(crate) async fn values(&self, stem: &str, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.node("read", stem)?.values(stem, ids).await
+    /// The lengths of the values of some records; 0 for one that is not there.
+    pub(crate) async fn lengths(&self, stem: &str, ids: &[(Id, u64)]) -> Result<Vec<usize>> {
+        self.node("read", stem)?.lengths(stem, ids).await
+    }
+
+    /// Reads the values of some records, which weigh so much together; `None` for one that is not there.
+    pub(crate) async fn values(&self, stem: &str, ids: &[&Id], weight: usize) -> Result<Vec<Option<Vec<u8>>>> {
+        self.node("read", stem)?.values(stem, ids, weight).await
     }
 
     /// Listens to the changes of a scope, and returns once the server has confirmed it.

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, Script, Value};
 use tokio::net::TcpStream;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -24,6 +24,11 @@ use crate::tls;
 
 /// How long unsubscribing may take; what it leaves behind is unheard notifications until the connection ends.
 const LEAVE_LIMIT: Duration = Duration::from_secs(3);
+
+/// Blocks of bytes that may be under way in answers on one connection, 4 MiB together: half of what a server keeps for a subscriber
+/// that reads slowly, since notifications come on top.
+const BLOCK: usize = 1024;
+const IN_FLIGHT: usize = 4 * 1024;
 
 /// How changes are published and listened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub(crate) struct Node {
     /// Whoever subscribes shares it, whoever unsubscribes has it alone: otherwise a watch that is closed could silence one that is
     /// opened at the same moment.
     gate: RwLock<()>,
+    /// What is under way, in blocks. Fair, so a small set waits for a few requests of a large one and not for all.
+    room: Semaphore,
     pubsub: PubSub,
     script: Script,
     /// Tells one question from another; only uniqueness counts, so any ordering does.
@@ -88,8 +95,8 @@ impl Node {
             }
         };
         let (nonce, fault, gate) = (AtomicU64::new(0), OnceLock::new(), RwLock::new(()));
-        let (host, script) = (host.to_owned(), Script::new(TEXT));
-        Ok(Self { host, connection, pushes, gate, pubsub, script, nonce, fault, source, driver })
+        let (host, script, room) = (host.to_owned(), Script::new(TEXT), Semaphore::new(IN_FLIGHT));
+        Ok(Self { host, connection, pushes, gate, room, pubsub, script, nonce, fault, source, driver })
     }
 
     /// Dials a host, logs in, and sees that it is a master ready for work.
@@ -167,11 +174,46 @@ impl Node {
         Ok(found.into_iter().map(|(id, revision)| (id, revision as u64)).collect())
     }
 
-    /// Reads the values of some records. A plain request carries no nonce; one that is out of step shows by its length or its values.
-    pub(crate) async fn values(&self, stem: &str, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
+    /// The lengths of the values of some records; 0 for one that is not there. Many plain questions in one request are cheaper for the
+    /// server than one script that asks them.
+    pub(crate) async fn lengths(&self, stem: &str, ids: &[(Id, u64)]) -> Result<Vec<usize>> {
+        if ids.is_empty() {
+            return Ok(Vec::new()); // Which would be no request at all.
+        }
+        let mut questions = redis::Pipeline::with_capacity(ids.len());
+        for (id, _) in ids {
+            questions.cmd("STRLEN").arg(place(stem, id));
+        }
+        let mut connection = self.connection.clone();
+        let answers = connection.send_packed_commands(&questions, 0, ids.len()).await;
+        let answers = answers.map_err(|error| self.judge(error, "read", stem))?;
+        if answers.len() != ids.len() {
+            return Err(out_of_step("read", stem));
+        }
+        let length = |answer| match answer {
+            Value::Int(length) => usize::try_from(length).map_err(|_| out_of_step("read", stem)),
+            // What is no string is there all the same; reading it shows that it has no value.
+            Value::ServerError(error) if error.code() == "WRONGTYPE" => Ok(0),
+            Value::ServerError(error) => Err(self.judge(error.into(), "read", stem)),
+            _ => Err(out_of_step("read", stem)),
+        };
+        answers.into_iter().map(length).collect()
+    }
+
+    /// Waits until so many bytes more may be under way.
+    async fn room(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let blocks = (bytes / BLOCK + 1).min(IN_FLIGHT);
+        // The semaphore is never closed.
+        self.room.acquire_many(u32::try_from(blocks).unwrap_or(u32::MAX)).await.ok()
+    }
+
+    /// Reads the values of some records, which weigh so much together. A plain request carries no nonce; one that is out of step shows
+    /// by its length or its values.
+    pub(crate) async fn values(&self, stem: &str, ids: &[&Id], weight: usize) -> Result<Vec<Option<Vec<u8>>>> {
+        let _room = self.room(weight).await;
         let mut read = redis::cmd("MGET");
         for id in ids {
-            read.arg([stem.as_bytes(), b"/", id].concat());
+            read.arg(place(stem, id));
         }
         let values: Vec<Option<Vec<u8>>> = self.ask(&read).await.map_err(|error| self.judge(error, "read", stem))?;
         if values.len() != ids.len() {
@@ -234,6 +276,11 @@ impl Node {
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         command.query_async(&mut self.connection.clone()).await
     }
+}
+
+/// The key of a record.
+fn place(stem: &str, id: &[u8]) -> Vec<u8> {
+    [stem.as_bytes(), b"/", id].concat()
 }
 
 /// Lets a task drive the connection.
