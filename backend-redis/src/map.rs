@@ -1,36 +1,17 @@
 //! A Cluster's map: which master has which slots.
-//!
-//! The map is read with each connection and kept until something contradicts it: a redirection, a server that is gone, or a change
-//! that is seen while a master is missing. Then everything is connected anew, by the engine's decision.
-
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use discovery_core::{Error, ErrorKind, Result};
-use futures_util::future::join_all;
 use redis::Value;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
 
 use crate::error::classify;
-use crate::live::Live;
-use crate::node::{Node, PubSub};
-use crate::settings::Way;
+use crate::node::Node;
 
 /// Slots of a Cluster.
 const SLOTS: u16 = 16_384;
-/// How often a missing master is dialled at most, and how long that may take: a dead one must not hold up the others' probe.
-const DIAL_PAUSE: Duration = Duration::from_secs(2);
-const DIAL_LIMIT: Duration = Duration::from_millis(200);
 
 /// Ranges of slots and their masters.
-pub(crate) struct Map {
-    ranges: Vec<Range>,
-    /// The masters that could not be reached when the map was read.
-    missing: Vec<String>,
-    /// When a missing master may be dialled again.
-    dial: Mutex<Instant>,
-}
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Map(Vec<Range>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Range {
@@ -42,73 +23,20 @@ struct Range {
 impl Map {
     /// The master that has a slot.
     pub(crate) fn host(&self, slot: u16) -> Option<&str> {
-        self.ranges.iter().find(|range| (range.from..=range.upto).contains(&slot)).map(|range| &*range.host)
+        self.0.iter().find(|range| (range.from..=range.upto).contains(&slot)).map(|range| &*range.host)
     }
 
-    /// Says so if a master is missing and another took its slots, or if it is back.
-    pub(crate) async fn check(&self, node: &Node) -> Result<()> {
-        let Some(missing) = self.missing.first() else {
-            return Ok(());
-        };
-        let changed = |why: &str| Err(Error::new(ErrorKind::Unavailable, "use", &*node.host, why));
-        if read(node).await? != self.ranges {
-            return changed("the Cluster's slots have moved");
-        }
-        {
-            let mut dial = self.dial.lock().unwrap_or_else(PoisonError::into_inner);
-            if *dial > Instant::now() {
-                return Ok(());
-            }
-            *dial = Instant::now() + DIAL_PAUSE;
-        }
-        match timeout(DIAL_LIMIT, TcpStream::connect(missing)).await {
-            Ok(Ok(_)) => changed("a master of the Cluster is back"),
-            _ => Ok(()),
-        }
+    /// All masters that have slots.
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        let mut hosts: Vec<_> = self.0.iter().map(|range| range.host.clone()).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
     }
 }
 
-/// Reads the map on one server of the Cluster and connects to all masters that can be reached.
-pub(crate) async fn open(seed: &str, way: &Way, patience: Duration) -> Result<Live> {
-    let guide =
-        timeout(patience, Node::open(seed, way, PubSub::Sharded)).await.unwrap_or_else(|_| Err(silent(seed)))?;
-    let ranges = read(&guide).await?;
-    drop(guide);
-    let mut hosts: Vec<_> = ranges.iter().map(|range| range.host.clone()).collect();
-    hosts.sort();
-    hosts.dedup();
-    let opened = join_all(hosts.iter().map(async |host| {
-        timeout(patience, Node::ready(host, way, PubSub::Sharded)).await.unwrap_or_else(|_| Err(silent(host)))
-    }));
-    let (mut nodes, mut missing, mut last) = (Vec::new(), Vec::new(), None);
-    for (host, opened) in hosts.iter().zip(opened.await) {
-        match opened {
-            Ok(node) => nodes.push(node),
-            Err(error) if error.is_retryable() => {
-                missing.push(host.clone());
-                last = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    match (nodes.is_empty(), last) {
-        (false, None) => {}
-        (false, Some(error)) => {
-            tracing::warn!(%error, "a master of the Cluster cannot be reached; the others are used")
-        }
-        (true, Some(error)) => return Err(error),
-        (true, None) => {
-            return Err(Error::new(ErrorKind::Unavailable, "connect to", seed, "no master of the Cluster has slots"));
-        }
-    }
-    Ok(Live::many(nodes, Map { ranges, missing, dial: Mutex::new(Instant::now()) }))
-}
-
-fn silent(host: &str) -> Error {
-    Error::new(ErrorKind::DeadlineExceeded, "connect to", host, "no answer in time")
-}
-
-async fn read(node: &Node) -> Result<Vec<Range>> {
+/// Reads the map as one server of the Cluster sees it.
+pub(crate) async fn read(node: &Node) -> Result<Map> {
     let answer: Vec<Value> = node
         .ask(redis::cmd("CLUSTER").arg("SLOTS"))
         .await
@@ -119,7 +47,7 @@ async fn read(node: &Node) -> Result<Vec<Range>> {
             Error::new(ErrorKind::Internal, "read the Cluster's map of", &*node.host, "it has no such form")
         })?;
     ranges.sort_by_key(|range| range.from);
-    Ok(ranges)
+    Ok(Map(ranges))
 }
 
 /// Reads `[from, upto, [host, port, …], …]`, of which the first server is the master. One without a host is the one that was asked.
