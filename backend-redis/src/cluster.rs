@@ -1,181 +1,283 @@
-//! A Cluster's map: which master has which slots.
+//! The masters of a Cluster, each with a connection of its own: what happens to one is no matter for the others.
 //!
-//! The map is read with each connection and kept until something contradicts it: a redirection, a server that is gone, or a change
-//! that is seen while a master is missing. Then everything is connected anew, by the engine's decision.
+//! A probe asks all of them. One that is lost or silent is taken out, its subscriptions end, and a task dials it again; the map is read
+//! anew when it may be wrong. Only when none answers is everything given up and connected anew, by the engine's decision.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use discovery_core::{Error, ErrorKind, Result};
-use futures_util::future::join_all;
-use redis::Value;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use discovery_core::{Backoff, Error, ErrorKind, Policy, Result};
+use futures_util::future::{join, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::error::classify;
-use crate::live::Live;
-use crate::node::{Node, PubSub};
+use crate::map::{self, Map, slot};
+use crate::node::{Doubt, Node, PubSub};
 use crate::settings::Way;
 
-/// Slots of a Cluster.
-const SLOTS: u16 = 16_384;
-/// How often a missing master is dialled at most, and how long that may take: a dead one must not hold up the others' probe.
-const DIAL_PAUSE: Duration = Duration::from_secs(2);
-const DIAL_LIMIT: Duration = Duration::from_millis(200);
-
-/// Ranges of slots and their masters.
-pub(crate) struct Map {
-    ranges: Vec<Range>,
-    /// The masters that could not be reached when the map was read.
-    missing: Vec<String>,
-    /// When a missing master may be dialled again.
-    dial: Mutex<Instant>,
+/// How long whatever may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Connecting to one server.
+    dial: Duration,
+    /// How long a server may be silent until it counts as lost.
+    silence: Duration,
+    /// How long a probe waits for the others once one has answered: the engine takes a slow probe for a dead link.
+    pub(crate) glance: Duration,
+    /// The longest wait between two tries to reach a server.
+    backoff: Duration,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Range {
-    from: u16,
-    upto: u16,
-    host: String,
-}
-
-impl Map {
-    /// The master that has a slot.
-    pub(crate) fn host(&self, slot: u16) -> Option<&str> {
-        self.ranges.iter().find(|range| (range.from..=range.upto).contains(&slot)).map(|range| &*range.host)
-    }
-
-    /// Says so if a master is missing and another took its slots, or if it is back.
-    pub(crate) async fn check(&self, node: &Node) -> Result<()> {
-        let Some(missing) = self.missing.first() else {
-            return Ok(());
-        };
-        let changed = |why: &str| Err(Error::new(ErrorKind::Unavailable, "use", &*node.host, why));
-        if read(node).await? != self.ranges {
-            return changed("the Cluster's slots have moved");
-        }
-        {
-            let mut dial = self.dial.lock().unwrap_or_else(PoisonError::into_inner);
-            if *dial > Instant::now() {
-                return Ok(());
-            }
-            *dial = Instant::now() + DIAL_PAUSE;
-        }
-        match timeout(DIAL_LIMIT, TcpStream::connect(missing)).await {
-            Ok(Ok(_)) => changed("a master of the Cluster is back"),
-            _ => Ok(()),
-        }
+impl Bounds {
+    pub(crate) fn new(policy: &Policy, patience: Duration) -> Self {
+        let silence = policy.timeout.min(policy.ttl / 2);
+        Self { dial: patience / 2, silence, glance: silence / 6, backoff: policy.backoff }
     }
 }
 
-/// Reads the map on one server of the Cluster and connects to all masters that can be reached.
-pub(crate) async fn open(seed: &str, way: &Way, patience: Duration) -> Result<Live> {
-    let guide =
-        timeout(patience, Node::open(seed, way, PubSub::Sharded)).await.unwrap_or_else(|_| Err(silent(seed)))?;
-    let ranges = read(&guide).await?;
-    drop(guide);
-    let mut hosts: Vec<_> = ranges.iter().map(|range| range.host.clone()).collect();
-    hosts.sort();
-    hosts.dedup();
-    let opened = join_all(hosts.iter().map(async |host| {
-        timeout(patience, Node::ready(host, way, PubSub::Sharded)).await.unwrap_or_else(|_| Err(silent(host)))
-    }));
-    let (mut nodes, mut missing, mut last) = (Vec::new(), Vec::new(), None);
-    for (host, opened) in hosts.iter().zip(opened.await) {
-        match opened {
-            Ok(node) => nodes.push(node),
-            Err(error) if error.is_retryable() => {
-                missing.push(host.clone());
-                last = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
+pub(crate) struct Cluster {
+    masters: Arc<Masters>,
+    /// Owned, so that it ends with the connections. Written by the probe, of which there is one at a time.
+    mending: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Masters {
+    way: Arc<Way>,
+    bounds: Bounds,
+    state: RwLock<State>,
+}
+
+struct State {
+    map: Map,
+    nodes: Vec<Arc<Node>>,
+    missing: HashMap<String, Missing>,
+}
+
+/// A master that has slots and no connection.
+struct Missing {
+    cause: Error,
+    backoff: Backoff,
+    /// When it may be dialled again.
+    dial: Instant,
+}
+
+impl Missing {
+    fn new(cause: Error, bounds: Bounds) -> Self {
+        Self { cause, backoff: Backoff::new(bounds.backoff), dial: Instant::now() }
     }
-    match (nodes.is_empty(), last) {
-        (false, None) => {}
-        (false, Some(error)) => {
-            tracing::warn!(%error, "a master of the Cluster cannot be reached; the others are used")
-        }
-        (true, Some(error)) => return Err(error),
-        (true, None) => {
+}
+
+impl Cluster {
+    /// Reads the map on one server of the Cluster and connects to all masters that can be reached.
+    pub(crate) async fn open(seed: &str, way: &Arc<Way>, bounds: Bounds) -> Result<Self> {
+        let guide = within(bounds.dial, seed, Node::open(seed, way, PubSub::Sharded)).await?;
+        let map = map::read(&guide).await?;
+        drop(guide);
+        if map.hosts().is_empty() {
             return Err(Error::new(ErrorKind::Unavailable, "connect to", seed, "no master of the Cluster has slots"));
         }
-    }
-    Ok(Live::many(nodes, Map { ranges, missing, dial: Mutex::new(Instant::now()) }))
-}
-
-fn silent(host: &str) -> Error {
-    Error::new(ErrorKind::DeadlineExceeded, "connect to", host, "no answer in time")
-}
-
-async fn read(node: &Node) -> Result<Vec<Range>> {
-    let answer: Vec<Value> = node
-        .ask(redis::cmd("CLUSTER").arg("SLOTS"))
-        .await
-        .map_err(|error| classify(error, "read the Cluster's map of", &node.host))?;
-    let asked = node.host.rsplit_once(':').map_or("", |(host, _)| host);
-    let mut ranges =
-        answer.into_iter().map(|entry| range(entry, asked)).collect::<Option<Vec<_>>>().ok_or_else(|| {
-            Error::new(ErrorKind::Internal, "read the Cluster's map of", &*node.host, "it has no such form")
-        })?;
-    ranges.sort_by_key(|range| range.from);
-    Ok(ranges)
-}
-
-/// Reads `[from, upto, [host, port, …], …]`, of which the first server is the master. One without a host is the one that was asked.
-fn range(entry: Value, asked: &str) -> Option<Range> {
-    let Value::Array(fields) = entry else { return None };
-    let [Value::Int(from), Value::Int(upto), Value::Array(master), ..] = fields.as_slice() else { return None };
-    let [host, Value::Int(port), ..] = master.as_slice() else { return None };
-    let host = match host {
-        Value::BulkString(host) if !host.is_empty() => std::str::from_utf8(host).ok()?,
-        Value::SimpleString(host) if !host.is_empty() => host,
-        _ => asked,
-    };
-    let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
-    let (from, upto, port) = (u16::try_from(*from).ok()?, u16::try_from(*upto).ok()?, u16::try_from(*port).ok()?);
-    Some(Range { from, upto, host: format!("{host}:{port}") })
-}
-
-/// The slot of a stem, which begins with its hash tag.
-pub(crate) fn slot(stem: &str) -> u16 {
-    let tag = stem.strip_prefix('{').and_then(|rest| rest.split_once('}')).map_or(stem, |(tag, _)| tag);
-    crc16(tag.as_bytes()) % SLOTS
-}
-
-/// CRC-16/XMODEM, which the Cluster specification names.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(
-            crc ^ (u16::from(*byte) << 8),
-            |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 },
-        )
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_those_of_the_specification() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
-        // As answered by CLUSTER KEYSLOT.
-        assert_eq!((slot("{user1000}.following"), slot("{user1000}:names")), (3443, 3443));
+        let state = RwLock::new(State { map, nodes: Vec::new(), missing: HashMap::new() });
+        let masters = Arc::new(Masters { way: way.clone(), bounds, state });
+        let failed = masters.dial().await;
+        if let Some(refusal) = failed.iter().find(|error| !error.is_retryable()) {
+            return Err(refusal.clone());
+        }
+        match failed.into_iter().next() {
+            Some(error) if masters.read().nodes.is_empty() => Err(error),
+            _ => Ok(Self { masters, mending: Mutex::default() }),
+        }
     }
 
-    #[test]
-    fn a_map_is_read_whatever_it_holds() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let entry = |host: Value, port: i64| {
-            let master = Value::Array(vec![host, Value::Int(port), text("id")]);
-            Value::Array(vec![Value::Int(0), Value::Int(5_460), master])
+    /// The master that has the keys of a stem.
+    pub(crate) fn node(&self, operation: &'static str, stem: &str) -> Result<Arc<Node>> {
+        let state = self.masters.read();
+        let unavailable = |why: String| Error::new(ErrorKind::Unavailable, operation, stem, why);
+        let host = state.map.host(slot(stem));
+        let host = host.ok_or_else(|| unavailable("no master of the Cluster has its slot".to_owned()))?;
+        state.nodes.iter().find(|node| node.host == host).cloned().ok_or_else(|| {
+            let cause = state.missing.get(host).map_or(String::new(), |missing| format!(": {}", missing.cause));
+            unavailable(format!("its master {host} cannot be reached{cause}"))
+        })
+    }
+
+    /// Any of the masters.
+    pub(crate) fn first(&self) -> Option<Arc<Node>> {
+        self.masters.read().nodes.first().cloned()
+    }
+
+    /// Asks all masters for an answer, and has mended what is wrong with some of them.
+    ///
+    /// # Errors
+    /// If none answers; as long as all are silent it waits.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        let mut silent = self.masters.read().nodes.clone();
+        let mut asked: FuturesUnordered<_> =
+            silent.iter().cloned().map(|node| async move { (node.ping().await, node) }).collect();
+        let (mut end, mut last) = (None, None);
+        loop {
+            let next = match end {
+                None => asked.next().await,
+                Some(end) => timeout_at(end, asked.next()).await.ok().flatten(),
+            };
+            let Some((answer, node)) = next else { break };
+            silent.retain(|other| !Arc::ptr_eq(other, &node));
+            match answer {
+                Ok(()) => _ = end.get_or_insert_with(|| Instant::now() + self.masters.bounds.glance),
+                Err(error) => {
+                    self.masters.lose(&node, &error);
+                    last = Some(error);
+                }
+            }
+        }
+        if end.is_none() {
+            let none = || Error::new(ErrorKind::Unavailable, "reach", "the Cluster", "no master is connected");
+            return Err(last.unwrap_or_else(none));
+        }
+        self.mend(silent);
+        Ok(())
+    }
+
+    /// Starts to mend what has to be mended, unless that is being done.
+    fn mend(&self, silent: Vec<Arc<Node>>) {
+        let mut mending = self.mending.lock().unwrap_or_else(PoisonError::into_inner);
+        if mending.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        if !silent.is_empty() || self.masters.is_amiss() {
+            let masters = self.masters.clone();
+            *mending = Some(tokio::spawn(async move { masters.mend(silent).await }));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mending = self.mending.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = mending.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Masters {
+    fn is_amiss(&self) -> bool {
+        let (state, now) = (self.read(), Instant::now());
+        state.nodes.iter().any(|node| node.doubt().is_some())
+            || state.missing.values().any(|missing| missing.dial <= now)
+    }
+
+    async fn mend(&self, silent: Vec<Arc<Node>>) {
+        let listen = join_all(silent.iter().map(async |node| {
+            if let Err(error) = within(self.bounds.silence, &node.host, node.ping()).await {
+                self.lose(node, &error);
+            }
+        }));
+        let reach = async {
+            self.read_map(&silent).await;
+            self.dial().await;
         };
-        let host = |entry| range(entry, "10.0.0.1").map(|range| range.host);
-        assert_eq!(host(entry(text("10.0.0.2"), 7000)).as_deref(), Some("10.0.0.2:7000"));
-        assert_eq!(host(entry(text("::1"), 7000)).as_deref(), Some("[::1]:7000"));
-        assert_eq!(host(entry(Value::Nil, 7000)).as_deref(), Some("10.0.0.1:7000"));
-        assert_eq!(host(entry(text("h"), 70_000)), None);
-        assert_eq!(host(Value::Array(vec![Value::Int(1)])), None);
+        join(listen, reach).await;
     }
+
+    /// Reads the map anew, on the server that is likeliest to know it.
+    async fn read_map(&self, silent: &[Arc<Node>]) {
+        let mut guides = self.read().nodes.clone();
+        guides.retain(|node| silent.iter().all(|other| !Arc::ptr_eq(other, node)));
+        // Who redirects knows better, and who says that the Cluster is down may be cut off from it.
+        guides.sort_by_key(|node| match node.doubt() {
+            Some(Doubt::Moved) => 0,
+            None => 1,
+            Some(Doubt::Down) => 2,
+        });
+        for guide in guides {
+            match within(self.bounds.glance, &guide.host, map::read(&guide)).await {
+                Ok(map) if !map.hosts().is_empty() => return self.adopt(map),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "could not read the Cluster's map"),
+            }
+        }
+    }
+
+    fn adopt(&self, map: Map) {
+        let mut state = self.write();
+        state.nodes.iter().for_each(|node| node.trust());
+        if state.map == map {
+            return;
+        }
+        tracing::info!("the Cluster's slots have moved; the masters that have them are used");
+        let hosts = map.hosts();
+        state.map = map;
+        state.missing.retain(|host, _| hosts.contains(host));
+        // Where a slot has left a master that keeps others, that master says so to whoever listens there.
+        for node in state.nodes.extract_if(.., |node| !hosts.contains(&node.host)) {
+            node.end();
+        }
+    }
+
+    /// Connects to the masters that are not connected, and returns what failed.
+    async fn dial(&self) -> Vec<Error> {
+        let now = Instant::now();
+        let hosts: Vec<_> = {
+            let state = self.read();
+            let is_due = |host: &String| {
+                state.nodes.iter().all(|node| node.host != *host)
+                    && state.missing.get(host).is_none_or(|missing| missing.dial <= now)
+            };
+            state.map.hosts().into_iter().filter(is_due).collect()
+        };
+        let dialled = join_all(hosts.iter().map(async |host| {
+            // One that is stopped still accepts connections; only an answer counts.
+            within(self.bounds.dial, host, Node::ready(host, &self.way, PubSub::Sharded)).await
+        }));
+        let mut failed = Vec::new();
+        for (host, result) in hosts.iter().zip(dialled.await) {
+            let mut state = self.write();
+            match result {
+                Ok(node) => {
+                    if state.missing.remove(host).is_some() {
+                        tracing::info!(host, "a master of the Cluster answers again");
+                    }
+                    state.nodes.push(Arc::new(node));
+                }
+                Err(error) => {
+                    let missing = state.missing.entry(host.clone()).or_insert_with(|| {
+                        tracing::warn!(%error, "a master of the Cluster cannot be reached; the others are used");
+                        Missing::new(error.clone(), self.bounds)
+                    });
+                    missing.cause = error.clone();
+                    missing.dial = Instant::now() + missing.backoff.next(error.is_retryable());
+                    failed.push(error);
+                }
+            }
+        }
+        failed
+    }
+
+    /// Takes a master out and ends its subscriptions.
+    fn lose(&self, node: &Arc<Node>, error: &Error) {
+        node.end();
+        let mut state = self.write();
+        let before = state.nodes.len();
+        state.nodes.retain(|other| !Arc::ptr_eq(other, node));
+        if state.nodes.len() < before {
+            tracing::warn!(%error, "a master of the Cluster was lost; the others are used");
+            state.missing.insert(node.host.clone(), Missing::new(error.clone(), self.bounds));
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn within<T>(limit: Duration, host: &str, request: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(limit, request).await.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::DeadlineExceeded, "reach", host, format!("no answer within {limit:?}")))
+    })
 }

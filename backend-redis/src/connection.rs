@@ -7,20 +7,24 @@ use std::sync::Arc;
 use discovery_core::store::Hosts;
 use discovery_core::{Policy, RegistryUrl, Result};
 
+use crate::cluster::{Bounds, Cluster};
 use crate::live::Live;
 use crate::node::{Node, PubSub};
+use crate::sentinel;
 use crate::settings::{Settings, Topology};
-use crate::{cluster, sentinel};
 
 /// The hosts, and the connection that works.
 pub(crate) struct Connection {
     hosts: Hosts<Live>,
     settings: Settings,
+    bounds: Bounds,
 }
 
 impl Connection {
     pub(crate) fn new(url: &RegistryUrl, settings: Settings, policy: &Policy) -> Self {
-        Self { hosts: Hosts::new(settings.hosts.clone(), url.to_string(), policy), settings }
+        let hosts = Hosts::new(settings.hosts.clone(), url.to_string(), policy);
+        let bounds = Bounds::new(policy, hosts.patience());
+        Self { hosts, settings, bounds }
     }
 
     /// The address without credentials.
@@ -46,12 +50,12 @@ impl Connection {
         let host = &host;
         let Settings { topology, way, sentinel_way, .. } = &self.settings;
         match topology {
-            Topology::Hosts => Ok(Live::one(Node::ready(host, way, PubSub::Plain).await?)),
+            Topology::Hosts => Ok(Live::one(Node::ready(host, way, PubSub::Plain).await?, self.bounds.glance)),
             Topology::Sentinel(name) => {
                 let master = sentinel::master(host, sentinel_way, name).await?;
-                Ok(Live::one(Node::ready(&master, way, PubSub::Plain).await?))
+                Ok(Live::one(Node::ready(&master, way, PubSub::Plain).await?, self.bounds.glance))
             }
-            Topology::Cluster => cluster::open(host, way, self.hosts.patience() / 2).await,
+            Topology::Cluster => Ok(Live::many(Cluster::open(host, way, self.bounds).await?, self.bounds.glance)),
         }
     }
 }

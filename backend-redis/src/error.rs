@@ -13,6 +13,9 @@ pub(crate) fn classify(error: RedisError, operation: &'static str, subject: &str
         ErrorKind::Unauthenticated => "; check user and password in the registry URL",
         ErrorKind::PermissionDenied => "; grant the user the commands, keys and channels that the README lists",
         ErrorKind::Exhausted => "; Redis is out of memory: raise maxmemory or free some",
+        _ if error.kind() == ClientKind::Server(ServerErrorKind::Ask) => {
+            "; its slot is being moved to another master, and it is served again once that is over"
+        }
         _ => "",
     };
     Error::new(kind, operation, subject, format!("{error}{advice}")).with_source(error)
@@ -76,18 +79,23 @@ fn by_message(message: &str) -> ErrorKind {
     }
 }
 
-/// Whether an answer says that another server has to be asked: the connection has to be made anew.
-pub(crate) fn is_misdirected(error: &RedisError) -> bool {
+/// What an answer says about who has to be asked instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// Another master has the slot.
+    Moved,
+    /// This server is no master, or not able to be one now.
+    NoMaster,
+}
+
+/// Whether an answer says that another server has to be asked. `ASK` and `TRYAGAIN` do not: the slot is on its way, but still this server's.
+pub(crate) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
     match error.kind() {
-        ClientKind::Server(kind) => matches!(
-            kind,
-            ServerErrorKind::ReadOnly
-                | ServerErrorKind::Moved
-                | ServerErrorKind::Ask
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::ClusterDown
-        ),
-        _ => error.detail().is_some_and(|message| message.contains("read only replica")),
+        ClientKind::Server(ServerErrorKind::Moved) => Some(Elsewhere::Moved),
+        ClientKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown) => {
+            Some(Elsewhere::NoMaster)
+        }
+        _ => error.detail().is_some_and(|message| message.contains("read only replica")).then_some(Elsewhere::NoMaster),
     }
 }
 
@@ -146,10 +154,16 @@ mod tests {
 
     #[test]
     fn who_is_not_the_master_is_left() {
-        for kind in [ServerErrorKind::ReadOnly, ServerErrorKind::Moved, ServerErrorKind::ClusterDown] {
-            assert!(is_misdirected(&server(kind, "x")), "{kind:?}");
+        for (kind, expected) in [
+            (ServerErrorKind::ReadOnly, Some(Elsewhere::NoMaster)),
+            (ServerErrorKind::ClusterDown, Some(Elsewhere::NoMaster)),
+            (ServerErrorKind::Moved, Some(Elsewhere::Moved)),
+            (ServerErrorKind::Ask, None),
+            (ServerErrorKind::TryAgain, None),
+            (ServerErrorKind::BusyLoading, None),
+        ] {
+            assert_eq!(elsewhere(&server(kind, "x")), expected, "{kind:?}");
         }
-        assert!(!is_misdirected(&server(ServerErrorKind::BusyLoading, "x")));
         assert!(is_unknown_script(&server(ServerErrorKind::NoScript, "x")));
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! The server holds nothing for a lease itself. Granting one writes nothing, and it is lost when no record bears its mark any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use discovery_core::store::{Audit, Lease, Renewal};
-use discovery_core::{Error, Key, Result};
-use futures_util::future::{join_all, try_join_all};
+use discovery_core::{Error, ErrorKind, Key, Result};
+use futures_util::future::join_all;
+use tokio::time::timeout;
 
 use crate::layout::Layout;
 use crate::live::Live;
@@ -17,6 +18,8 @@ use crate::names::{self, Seen};
 
 /// Ids in one call, so that no call blocks the server for long.
 const BATCH: usize = 500;
+/// The share of the engine's deadline after which a service counts as failed, so that what the others answered is not lost with it.
+const SHARE: f64 = 0.75;
 /// A key that nobody wants is forgotten after this many audits without its record: a write sent before the first of them has
 /// either arrived by the second or never will.
 const FORGET_AFTER: u8 = 2;
@@ -73,85 +76,158 @@ pub(crate) fn token(lease: &Lease) -> String {
     format!("{:016x}", lease.id)
 }
 
-/// Lets all records live for another TTL: one call a service, all at once on one connection.
-pub(crate) async fn renew(live: &Live, layout: &Layout, lease: &Lease, held: &[Key]) -> Result<Renewal> {
+/// Lets all records live for another TTL: one call a service, all at once. In a Cluster each is on its own, since one may lie on a
+/// server that is silent.
+pub(crate) async fn renew(
+    live: &Live,
+    layout: &Layout,
+    patience: Duration,
+    lease: &Lease,
+    held: &[Key],
+) -> Result<Renewal> {
     let ttl = u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX);
-    let renewals = batches(layout, held).into_iter().map(async |(segment, ids)| {
-        let call = live.call("renew", layout.service_stem(&segment), |call| {
-            call.arg(token(lease)).arg(ttl).arg(&ids);
-        });
-        let mut answer = call.await?;
-        let (version, count, renewed) = (answer.count()?, answer.count()?, answer.count()?);
-        if count == 0 {
-            names::delist(live, layout, &segment, version).await;
-        }
-        Ok::<u64, Error>(renewed)
+    // The engine gives up a renewal that takes longer than a sixth of the TTL, with everything that was renewed.
+    let limit = patience.min(lease.ttl / 6).mul_f64(SHARE);
+    let renewals = batches(layout, held).into_iter().map(async |batch| {
+        let renewal = async {
+            let call = live.call("renew", layout.service_stem(&batch.segment), |call| {
+                call.arg(token(lease)).arg(ttl).arg(&batch.ids);
+            });
+            let mut answer = call.await?;
+            let (version, count, renewed) = (answer.count()?, answer.count()?, answer.count()?);
+            if count == 0 {
+                names::delist(live, layout, &batch.segment, version).await;
+            }
+            Ok::<u64, Error>(renewed)
+        };
+        (within(limit, "renew", &batch, renewal).await, batch.keys)
     });
-    // All are tried even if one fails: in a Cluster the others may lie on a server that works.
-    let renewed = join_all(renewals).await.into_iter().sum::<Result<u64>>()?;
-    Ok(if renewed == 0 && !held.is_empty() { Renewal::Lost } else { Renewal::Held(lease.ttl) })
+    let (mut renewed, mut failed, mut last, mut answered) = (0, Vec::new(), None, false);
+    for (result, keys) in join_all(renewals).await {
+        match result {
+            Ok(count) => (renewed, answered) = (renewed + count, true),
+            Err(error) => {
+                failed.extend(keys);
+                last = Some(error);
+            }
+        }
+    }
+    match last {
+        Some(error) if !answered => Err(error),
+        Some(cause) => Ok(Renewal::Partly { ttl: lease.ttl, failed, cause }),
+        None if renewed == 0 && !held.is_empty() => Ok(Renewal::Lost),
+        None => Ok(Renewal::Held(lease.ttl)),
+    }
 }
 
-/// Compares the records that bear the mark with those that should, and enlists their services.
+/// Compares the records that bear the mark with those that should, and enlists their services. What cannot be asked about is left alone.
 pub(crate) async fn audit(
     live: &Live,
     layout: &Layout,
     footprint: &Footprint,
+    patience: Duration,
     lease: &Lease,
     held: &[Key],
 ) -> Result<Audit> {
     let mut keys = footprint.keys(lease);
-    let known: std::collections::HashSet<_> = keys.iter().cloned().collect();
+    let known: HashSet<_> = keys.iter().cloned().collect();
     keys.extend(held.iter().filter(|key| !known.contains(*key)).cloned());
-    let (mut owned, mut seen) = (HashMap::<String, Vec<String>>::new(), Vec::new());
-    let audits = batches(layout, &keys).into_iter().map(async |(segment, ids)| {
-        let call = live.call("audit", layout.service_stem(&segment), |call| {
-            call.arg(token(lease)).arg(&ids);
-        });
-        let mut answer = call.await?;
-        let (version, count) = (answer.count()?, answer.count()?);
-        let mut found = Vec::with_capacity(answer.len());
-        while !answer.is_empty() {
-            found.push(answer.text()?);
-        }
-        Ok::<_, Error>((segment, version, count, found))
+    let limit = patience.mul_f64(SHARE);
+    let audits = batches(layout, &keys).into_iter().map(async |batch| {
+        let audit = async {
+            let call = live.call("audit", layout.service_stem(&batch.segment), |call| {
+                call.arg(token(lease)).arg(&batch.ids);
+            });
+            let mut answer = call.await?;
+            let (version, count) = (answer.count()?, answer.count()?);
+            let mut found = HashSet::with_capacity(answer.len());
+            while !answer.is_empty() {
+                found.insert(answer.text()?);
+            }
+            Ok::<_, Error>((version, count, found))
+        };
+        (within(limit, "audit", &batch, audit).await, batch)
     });
-    for (segment, version, count, found) in try_join_all(audits).await? {
-        if count > 0 {
-            seen.push(Seen { segment: segment.clone(), version, wait: lease.ttl });
+    let (mut owned, mut unknown, mut seen, mut last) = (HashSet::new(), HashSet::new(), Vec::new(), None);
+    let audits = join_all(audits).await;
+    let asked = audits.len();
+    let mut failed = 0;
+    for (result, Batch { segment, ids, keys }) in audits {
+        match result {
+            Ok((version, count, found)) => {
+                owned.extend(ids.iter().zip(keys).filter(|(id, _)| found.contains(*id)).map(|(_, key)| key));
+                if count > 0 {
+                    seen.push(Seen { segment, version, wait: lease.ttl });
+                }
+            }
+            Err(error) => {
+                unknown.extend(keys);
+                failed += 1;
+                last = Some(error);
+            }
         }
-        owned.entry(segment).or_default().extend(found);
     }
-    names::enlist(live, layout, &seen).await?;
-    let owned: std::collections::HashSet<(String, String)> =
-        owned.into_iter().flat_map(|(segment, ids)| ids.into_iter().map(move |id| (segment.clone(), id))).collect();
-    let is_owned = |key: &Key| owned.contains(&(layout.segment(&key.service), layout.id(key)));
-    let wanted: std::collections::HashSet<_> = held.iter().collect();
-    footprint.forget(lease, |key| wanted.contains(key) || is_owned(key));
+    if let Some(error) = last {
+        if failed == asked {
+            return Err(error);
+        }
+        tracing::debug!(%error, failed, "could not audit all services");
+    }
+    if let Err(error) = names::enlist(live, layout, &seen).await {
+        tracing::debug!(%error, "could not enter services into the list; the next audit will");
+    }
+    let wanted: HashSet<_> = held.iter().collect();
+    footprint.forget(lease, |key| wanted.contains(key) || owned.contains(key) || unknown.contains(key));
+    let is_missing = |key: &&Key| !owned.contains(*key) && !unknown.contains(*key);
     Ok(Audit {
-        missing: held.iter().filter(|key| !is_owned(key)).cloned().collect(),
-        orphans: keys.iter().filter(|key| !wanted.contains(key) && is_owned(key)).cloned().collect(),
+        missing: held.iter().filter(is_missing).cloned().collect(),
+        orphans: owned.iter().filter(|key| !wanted.contains(key)).cloned().collect(),
     })
 }
 
-/// Removes every record that bears the mark.
+/// Removes every record that bears the mark. All are tried even if one fails; what is left ends with its TTL.
 pub(crate) async fn revoke(live: &Live, layout: &Layout, footprint: &Footprint, lease: &Lease) -> Result<()> {
     let owner = discovery_core::store::Owner { lease: lease.clone(), mark: "".into() };
     let keys = footprint.keys(lease);
-    try_join_all(keys.iter().map(|key| crate::record::remove(live, layout, key, &owner))).await?;
+    let removed = join_all(keys.iter().map(|key| crate::record::remove(live, layout, key, &owner))).await;
+    removed.into_iter().collect::<Result<()>>()?;
     footprint.begin(0);
     Ok(())
 }
 
-/// The encoded ids by encoded service, in batches.
-fn batches(layout: &Layout, keys: &[Key]) -> Vec<(String, Vec<String>)> {
-    let mut services: HashMap<&str, Vec<String>> = HashMap::new();
+/// Runs what concerns some records of one service.
+async fn within<T>(
+    limit: Duration,
+    operation: &'static str,
+    batch: &Batch,
+    request: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    timeout(limit, request).await.unwrap_or_else(|_| {
+        let why = format!("no answer within {limit:?}");
+        Err(Error::new(ErrorKind::DeadlineExceeded, operation, &*batch.segment, why))
+    })
+}
+
+/// Some records of one service: its encoded name, the encoded ids, and the keys in the same order.
+struct Batch {
+    segment: String,
+    ids: Vec<String>,
+    keys: Vec<Key>,
+}
+
+/// The records by service, in batches.
+fn batches(layout: &Layout, keys: &[Key]) -> Vec<Batch> {
+    let mut services: HashMap<&str, Vec<Key>> = HashMap::new();
     for key in keys {
-        services.entry(&key.service).or_default().push(layout.id(key));
+        services.entry(&key.service).or_default().push(key.clone());
     }
-    let split = |(service, ids): (&str, Vec<String>)| {
-        let segment = layout.segment(service);
-        ids.chunks(BATCH).map(|some| (segment.clone(), some.to_vec())).collect::<Vec<_>>()
+    let split = |(service, keys): (&str, Vec<Key>)| {
+        let batch = |some: &[Key]| Batch {
+            segment: layout.segment(service),
+            ids: some.iter().map(|key| layout.id(key)).collect(),
+            keys: some.to_vec(),
+        };
+        keys.chunks(BATCH).map(batch).collect::<Vec<_>>()
     };
     services.into_iter().flat_map(split).collect()
 }

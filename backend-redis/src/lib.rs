@@ -8,7 +8,7 @@
 //! - A watch subscribes first and then reads. It knows the nearest deadline and sweeps when that has passed, so a dead process is
 //!   gone in time without expired-key events, which come up to minutes late.
 //! - One connection carries requests and notifications (RESP3). Who is asked for the master (hosts in turn, Sentinels, the Cluster's
-//!   own map) is decided anew with each connection.
+//!   own map) is decided anew with each connection. In a Cluster there is one to each master, and each is lost and found on its own.
 //!
 //! **Does not contain** policy: when to try again and what to keep meanwhile is the engine's
 //! ([`discovery_core::Engine`]).
@@ -20,6 +20,7 @@ mod layout;
 mod lease;
 mod live;
 mod load;
+mod map;
 mod names;
 mod node;
 mod notice;
@@ -83,6 +84,6 @@ fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<A
         lease_survives_restart: true,
     };
     let layout = Layout::new(KeySpace::new(&settings.prefix)?);
-    let store = RedisStore::new(Connection::new(url, settings, &policy), layout, capabilities);
+    let store = RedisStore::new(Connection::new(url, settings, &policy), layout, capabilities, policy.timeout);
     Ok(Engine::start(Arc::new(store), policy)?)
 }

@@ -2,47 +2,44 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use discovery_core::{Error, ErrorKind, Result};
-use futures_util::future::try_join_all;
+use discovery_core::Result;
 use redis::Cmd;
 
-use crate::cluster::{Map, slot};
+use crate::cluster::Cluster;
 use crate::node::{Node, Subscription};
 use crate::notice::Id;
 use crate::script::Answer;
 
 /// The connections in use, one to each server.
 pub(crate) struct Live {
-    /// Never empty.
-    nodes: Vec<Arc<Node>>,
-    /// Which of them has a slot; `None` for a single server, which has all.
-    map: Option<Map>,
+    servers: Servers,
+    /// How long what is done besides, such as keeping the list of services, may take: its server may be another one, and silent.
+    pub(crate) glance: Duration,
+}
+
+enum Servers {
+    /// Which has everything.
+    One(Arc<Node>),
+    Many(Cluster),
 }
 
 impl Live {
-    pub(crate) fn one(node: Node) -> Self {
-        Self { nodes: vec![Arc::new(node)], map: None }
+    pub(crate) fn one(node: Node, glance: Duration) -> Self {
+        Self { servers: Servers::One(Arc::new(node)), glance }
     }
 
-    pub(crate) fn many(nodes: Vec<Node>, map: Map) -> Self {
-        Self { nodes: nodes.into_iter().map(Arc::new).collect(), map: Some(map) }
+    pub(crate) fn many(cluster: Cluster, glance: Duration) -> Self {
+        Self { servers: Servers::Many(cluster), glance }
     }
 
     /// The server that has the keys of a stem.
-    fn node(&self, operation: &'static str, stem: &str) -> Result<&Arc<Node>> {
-        let host = self.map.as_ref().map(|map| map.host(slot(stem)));
-        let found = match host {
-            None => self.nodes.first(),
-            Some(host) => self.nodes.iter().find(|node| host == Some(&*node.host)),
-        };
-        found.ok_or_else(|| {
-            let why = match host.flatten() {
-                Some(host) => format!("its master {host} cannot be reached"),
-                None => "no master of the Cluster has its slot".to_owned(),
-            };
-            Error::new(ErrorKind::Unavailable, operation, stem, why)
-        })
+    fn node(&self, operation: &'static str, stem: &str) -> Result<Arc<Node>> {
+        match &self.servers {
+            Servers::One(node) => Ok(node.clone()),
+            Servers::Many(cluster) => cluster.node(operation, stem),
+        }
     }
 
     /// Calls the script on the server that has the stem's keys.
@@ -61,9 +58,14 @@ impl Live {
         self.node("read", stem)?.changed(stem, after, most).await
     }
 
-    /// Reads the values of some records; `None` for one that is not there.
-    pub(crate) async fn values(&self, stem: &str, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.node("read", stem)?.values(stem, ids).await
+    /// The lengths of the values of some records; 0 for one that is not there.
+    pub(crate) async fn lengths(&self, stem: &str, ids: &[(Id, u64)]) -> Result<Vec<usize>> {
+        self.node("read", stem)?.lengths(stem, ids).await
+    }
+
+    /// Reads the values of some records, which weigh so much together; `None` for one that is not there.
+    pub(crate) async fn values(&self, stem: &str, ids: &[&Id], weight: usize) -> Result<Vec<Option<Vec<u8>>>> {
+        self.node("read", stem)?.values(stem, ids, weight).await
     }
 
     /// Listens to the changes of a scope, and returns once the server has confirmed it.
@@ -71,17 +73,19 @@ impl Live {
         self.node("watch", stem)?.subscribe(stem).await
     }
 
-    /// Asks every server for an answer, and a Cluster whether its map is still the one in use.
+    /// Asks for an answer; in a Cluster every master, of which one has to give it.
     pub(crate) async fn ping(&self) -> Result<()> {
-        try_join_all(self.nodes.iter().map(|node| node.ping())).await?;
-        match (&self.map, self.nodes.first()) {
-            (Some(map), Some(node)) => map.check(node).await,
-            _ => Ok(()),
+        match &self.servers {
+            Servers::One(node) => node.ping().await,
+            Servers::Many(cluster) => cluster.ping().await,
         }
     }
 
-    /// The local address that the first server is reached from.
+    /// The local address that a server is reached from.
     pub(crate) fn source(&self) -> Option<IpAddr> {
-        self.nodes.first()?.source
+        match &self.servers {
+            Servers::One(node) => node.source,
+            Servers::Many(cluster) => cluster.first()?.source,
+        }
     }
 }

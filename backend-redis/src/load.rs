@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use discovery_core::store::{Digest, RawRecord, Scope};
 use discovery_core::{Error, ErrorKind, Result};
-use futures_util::future::try_join;
 use tokio::time::{Instant, timeout};
 
 use crate::layout::Layout;
@@ -14,10 +13,10 @@ use crate::names;
 use crate::node::Subscription;
 use crate::notice::{Id, Notice};
 use crate::script::Answer;
-use crate::values::Reader;
+use crate::values;
 
 /// Ids a page, so that no request blocks the server for more than a millisecond or so.
-const PAGE: usize = 1_000;
+pub(crate) const PAGE: usize = 1_000;
 /// How long the notifications of changes made while it was read may take. They came before the last answer on the same connection,
 /// so they are there already unless they were lost.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -64,29 +63,7 @@ pub(crate) async fn load(
 ) -> Result<Loaded> {
     let stem = layout.stem(scope);
     let first = sweep(live, layout, scope).await?;
-    let (mut read, mut reader) = (Vec::new(), Reader::default());
-    let mut next = Some(live.changed(&stem, 0, PAGE).await?);
-    while let Some(page) = next.take() {
-        // What changes between two pages moves to the end, so none is missed.
-        let after = (page.len() == PAGE).then(|| page.last().map(|(_, revision)| *revision)).flatten();
-        let (ids, revisions): (Vec<_>, Vec<_>) = page.into_iter().unzip();
-        let values = async {
-            match scope {
-                Scope::Service(_) => reader.read(live, &stem, &ids).await,
-                Scope::Names => Ok(ids.iter().map(|_| Some(Vec::new())).collect()),
-            }
-        };
-        // The next ids are on their way while the values of these are read.
-        let following = async {
-            match after {
-                Some(after) => live.changed(&stem, after, PAGE).await.map(Some),
-                None => Ok(None),
-            }
-        };
-        let (values, following) = try_join(values, following).await?;
-        read.extend(ids.into_iter().zip(revisions.into_iter().zip(values)));
-        next = following;
-    }
+    let read = values::read(live, &stem, scope).await?;
     let last = sweep(live, layout, scope).await?;
     let due = last.first.map(|first| Instant::now() + first);
     let raw = |id: Id, revision, value| RawRecord { key: layout.public_key(scope, &id), revision, value };

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use discovery_core::Result;
+use discovery_core::{Error, ErrorKind, Result};
 use futures_util::future::join_all;
+use tokio::time::timeout;
 
 use crate::layout::Layout;
 use crate::live::Live;
@@ -35,9 +36,17 @@ async fn enter(verb: &'static str, live: &Live, layout: &Layout, seen: &[Seen]) 
                 call.arg(segment).arg(version).arg(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             }
         });
-        call.await?;
+        beside(live, call).await?;
     }
     Ok(())
+}
+
+/// Runs a request that is not what its caller is about, so that a silent server of the list holds up no service of another.
+async fn beside<T>(live: &Live, request: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(live.glance, request).await.unwrap_or_else(|_| {
+        let why = format!("no answer within {:?}", live.glance);
+        Err(Error::new(ErrorKind::DeadlineExceeded, "keep", "the list of services", why))
+    })
 }
 
 /// Takes a service without records from the list, unless somebody saw records at a later version.
@@ -47,7 +56,7 @@ pub(crate) async fn delist(live: &Live, layout: &Layout, segment: &str, version:
     let call = live.call("delist", layout.names_stem(), |call| {
         call.arg(segment).arg(version);
     });
-    if let Err(error) = call.await {
+    if let Err(error) = beside(live, call).await {
         tracing::debug!(service = segment, %error, "could not take a service from the list; its readers will");
     }
 }
@@ -65,7 +74,7 @@ pub(crate) async fn look_after(live: &Live, layout: &Layout) -> Result<Summary> 
         if due.is_empty() {
             return Ok(summary);
         }
-        let swept = join_all(due.iter().map(|segment| sweep_segment(live, layout, segment))).await;
+        let swept = join_all(due.iter().map(|segment| beside(live, sweep_segment(live, layout, segment)))).await;
         let mut seen = Vec::new();
         for (segment, swept) in due.into_iter().zip(swept) {
             match swept {

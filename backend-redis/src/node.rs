@@ -1,46 +1,35 @@
 //! One connection to one server: requests and notifications.
 
+mod reads;
+mod subscription;
+
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use discovery_core::{Error, ErrorKind, Result};
-use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, Script, Value};
 use tokio::net::TcpStream;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, Semaphore};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
 
-use crate::error::{classify, is_misdirected, is_unknown_script};
-use crate::layout::channel;
-use crate::notice::Id;
-use crate::pushes::{Inbox, Pushes};
+use crate::error::{Elsewhere, classify, elsewhere, is_unknown_script};
+use crate::pushes::Pushes;
 use crate::script::{Answer, TEXT, out_of_step};
 use crate::settings::Way;
 use crate::tls;
 
-/// How long unsubscribing may take; what it leaves behind is unheard notifications until the connection ends.
-const LEAVE_LIMIT: Duration = Duration::from_secs(3);
+use reads::IN_FLIGHT;
+pub(crate) use subscription::{PubSub, Subscription};
 
-/// How changes are published and listened to.
+/// Why the map of the Cluster may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PubSub {
-    /// To every subscriber of the server.
-    Plain,
-    /// To the subscribers of the channel's slot, on the server that has it.
-    Sharded,
-}
-
-impl PubSub {
-    fn commands(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::Plain => ("PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"),
-            Self::Sharded => ("SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"),
-        }
-    }
+pub(crate) enum Doubt {
+    /// The server says that another one has a slot.
+    Moved,
+    /// The server says that the Cluster is down, or that it is no master.
+    Down,
 }
 
 /// A connection that has answered.
@@ -51,12 +40,16 @@ pub(crate) struct Node {
     /// Whoever subscribes shares it, whoever unsubscribes has it alone: otherwise a watch that is closed could silence one that is
     /// opened at the same moment.
     gate: RwLock<()>,
+    /// What is under way, in blocks. Fair, so a small set waits for a few requests of a large one and not for all.
+    room: Semaphore,
     pubsub: PubSub,
     script: Script,
     /// Tells one question from another; only uniqueness counts, so any ordering does.
     nonce: AtomicU64,
     /// Why this connection must be left although it answers. Written by the first who notices.
     fault: OnceLock<Error>,
+    /// Why the Cluster's map may be wrong. Written by requests, and by whoever has read the map.
+    doubt: Mutex<Option<Doubt>>,
     /// The local address that the host is reached from.
     pub(crate) source: Option<IpAddr>,
     /// Owned, so that it ends with the connection.
@@ -88,8 +81,9 @@ impl Node {
             }
         };
         let (nonce, fault, gate) = (AtomicU64::new(0), OnceLock::new(), RwLock::new(()));
-        let (host, script) = (host.to_owned(), Script::new(TEXT));
-        Ok(Self { host, connection, pushes, gate, pubsub, script, nonce, fault, source, driver })
+        let (host, script, room) = (host.to_owned(), Script::new(TEXT), Semaphore::new(IN_FLIGHT));
+        let doubt = Mutex::default();
+        Ok(Self { host, connection, pushes, gate, room, pubsub, script, nonce, fault, doubt, source, driver })
     }
 
     /// Dials a host, logs in, and sees that it is a master ready for work.
@@ -155,39 +149,36 @@ impl Node {
         })
     }
 
-    /// The ids that changed after a revision, oldest first, and the revision of the change. Listing them needs no script, which would
-    /// take three times as long.
-    pub(crate) async fn changed(&self, stem: &str, after: u64, most: usize) -> Result<Vec<(Id, u64)>> {
-        let mut read = redis::cmd("ZRANGEBYSCORE");
-        read.arg(format!("{stem}:revisions")).arg(format!("({after}")).arg("+inf");
-        read.arg("WITHSCORES").arg("LIMIT").arg(0).arg(most);
-        let found: Vec<(Id, f64)> = self.ask(&read).await.map_err(|error| self.judge(error, "read", stem))?;
-        // Versions are whole numbers far below 2^53, which a double holds exactly.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, positive, below 2^53")]
-        Ok(found.into_iter().map(|(id, revision)| (id, revision as u64)).collect())
-    }
-
-    /// Reads the values of some records. A plain request carries no nonce; one that is out of step shows by its length or its values.
-    pub(crate) async fn values(&self, stem: &str, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut read = redis::cmd("MGET");
-        for id in ids {
-            read.arg([stem.as_bytes(), b"/", id].concat());
-        }
-        let values: Vec<Option<Vec<u8>>> = self.ask(&read).await.map_err(|error| self.judge(error, "read", stem))?;
-        if values.len() != ids.len() {
-            return Err(out_of_step("read", stem));
-        }
-        Ok(values)
-    }
-
-    /// Classifies a failure, and remembers one that speaks against the connection itself.
+    /// Classifies a failure, and remembers one that speaks against the connection itself or, in a Cluster, against the map.
     fn judge(&self, error: RedisError, operation: &'static str, stem: &str) -> Error {
-        let misdirected = is_misdirected(&error);
+        let elsewhere = elsewhere(&error);
         let error = classify(error, operation, stem);
-        if misdirected {
-            let _ = self.fault.set(error.clone());
+        match (self.pubsub, elsewhere) {
+            (PubSub::Plain, Some(_)) => _ = self.fault.set(error.clone()),
+            (PubSub::Sharded, Some(Elsewhere::Moved)) => *self.lock_doubt() = Some(Doubt::Moved),
+            (PubSub::Sharded, Some(Elsewhere::NoMaster)) => *self.lock_doubt() = Some(Doubt::Down),
+            (_, None) => {}
         }
         error
+    }
+
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
+        *self.lock_doubt()
+    }
+
+    /// Takes the doubt back, since the map was read anew.
+    pub(crate) fn trust(&self) {
+        *self.lock_doubt() = None;
+    }
+
+    fn lock_doubt(&self) -> std::sync::MutexGuard<'_, Option<Doubt>> {
+        self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the connection: what waits on it fails, and what listens on it hears that continuity is lost.
+    pub(crate) fn end(&self) {
+        self.driver.abort();
+        self.pushes.end();
     }
 
     async fn evaluate(
@@ -205,32 +196,6 @@ impl Node {
         self.ask(&call).await
     }
 
-    /// Listens to the changes of a scope, and returns once the server has confirmed it.
-    pub(crate) async fn subscribe(self: &Arc<Self>, stem: &str) -> Result<Subscription> {
-        let _shared = self.gate.read().await;
-        let channel = channel(stem);
-        let Some(inbox) = self.pushes.listen(&channel) else {
-            return Err(Error::new(ErrorKind::Unavailable, "watch", stem, "the connection broke"));
-        };
-        // Made first, so that a call that is given up leaves the channel.
-        let subscription = Subscription { node: self.clone(), inbox };
-        let (_, subscribe, _) = self.pubsub.commands();
-        self.ask::<Value>(redis::cmd(subscribe).arg(channel)).await.map_err(|error| classify(error, "watch", stem))?;
-        Ok(subscription)
-    }
-
-    /// Unsubscribes from what nobody listens to any more.
-    async fn leave(&self) {
-        let _alone = self.gate.write().await;
-        let (_, _, unsubscribe) = self.pubsub.commands();
-        let left = self.pushes.take_left();
-        // A failure means that the connection is gone, and the subscriptions with it.
-        join_all(left.iter().map(async |channel| {
-            let _ = self.ask::<Value>(redis::cmd(unsubscribe).arg(channel)).await;
-        }))
-        .await;
-    }
-
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         command.query_async(&mut self.connection.clone()).await
     }
@@ -246,27 +211,5 @@ fn start(
 impl Drop for Node {
     fn drop(&mut self) {
         self.driver.abort();
-    }
-}
-
-/// The changes of one scope; dropping it ends them.
-pub(crate) struct Subscription {
-    node: Arc<Node>,
-    pub(crate) inbox: Inbox,
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        if !self.inbox.close() {
-            return; // Somebody newer listens there.
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let node = Arc::downgrade(&self.node);
-        runtime.spawn(async move {
-            if let Some(node) = node.upgrade() {
-                // A server that does not answer must not keep the connection open.
-                let _ = timeout(LEAVE_LIMIT, node.leave()).await;
-            }
-        });
     }
 }

@@ -23,6 +23,13 @@ struct Routes {
     left: Vec<String>,
 }
 
+impl Routes {
+    fn end(&mut self) {
+        self.broken = true;
+        self.open.clear();
+    }
+}
+
 /// Where the messages of one channel arrive. Its end is the end of continuity.
 pub(crate) struct Inbox {
     channel: String,
@@ -53,12 +60,14 @@ impl Pushes {
                     routes.open.remove(&channel);
                 }
             }
-            PushKind::Disconnection => {
-                routes.broken = true;
-                routes.open.clear();
-            }
+            PushKind::Disconnection => routes.end(),
             _ => {}
         }
+    }
+
+    /// Ends all inboxes: nothing will arrive any more.
+    pub(crate) fn end(&self) {
+        self.lock().end();
     }
 
     /// Opens an inbox; `None` once the connection is gone. A former listener's inbox on the same channel ends.

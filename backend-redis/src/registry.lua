@@ -26,6 +26,9 @@ local KEEP = 3600000
 local MOST = 1000
 -- How often the list of services looks again at what one of its readers is looking at.
 local AGAIN = 1000
+-- The longest value that is sent to anybody, and what is sent in the place of a longer one. A server cuts subscribers off that cannot
+-- take their messages fast enough, and one such record would cut off every one of them, again and again.
+local LONGEST, TOO_LONG = 1048576, 'longer than 1048576 bytes'
 
 local function record(id)
   return stem .. '/' .. id
@@ -37,6 +40,9 @@ end
 
 -- Counts a change and tells of it. A new counter begins with the clock, so that no version is ever used twice.
 local function announce(kind, id, ttl, value)
+  if #value > LONGEST then
+    value = TOO_LONG
+  end
   local before = redis.call('GET', counter)
   local version
   if before then

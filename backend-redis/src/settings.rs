@@ -1,5 +1,7 @@
 //! What a URL says about the way to Redis.
 
+use std::sync::Arc;
+
 use discovery_core::{Error, ErrorKind, RegistryUrl, Result, TlsFiles, UrlOptions};
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
@@ -25,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) topology: Topology,
     pub(crate) prefix: String,
     /// The way into the servers.
-    pub(crate) way: Way,
+    pub(crate) way: Arc<Way>,
     /// The way into the Sentinels, which have accounts of their own.
     pub(crate) sentinel_way: Way,
 }
@@ -84,7 +86,7 @@ impl Settings {
             let database = i64::try_from(database).map_err(|_| options.invalid("db", "is no number of a database"))?;
             login = login.set_db(database);
         }
-        let way = Way { login, tls: tls.clone() };
+        let way = Arc::new(Way { login, tls: tls.clone() });
         let sentinel_way = Way { login: sentinel_login, tls };
         Ok(Self { hosts: url.hosts(port)?, topology, prefix: prefix.to_owned(), way, sentinel_way })
     }

@@ -19,11 +19,13 @@ pub(crate) struct RedisStore {
     layout: Layout,
     capabilities: Capabilities,
     footprint: Footprint,
+    /// The engine's deadline of a request.
+    timeout: Duration,
 }
 
 impl RedisStore {
-    pub(crate) fn new(connection: Connection, layout: Layout, capabilities: Capabilities) -> Self {
-        Self { connection, layout, capabilities, footprint: Footprint::default() }
+    pub(crate) fn new(connection: Connection, layout: Layout, capabilities: Capabilities, timeout: Duration) -> Self {
+        Self { connection, layout, capabilities, footprint: Footprint::default(), timeout }
     }
 
     fn live(&self) -> Result<Arc<Live>> {
@@ -58,11 +60,11 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, lease: &Lease, held: &[Key]) -> Result<Renewal> {
-        lease::renew(&*self.live()?, &self.layout, lease, held).await
+        lease::renew(&*self.live()?, &self.layout, self.timeout, lease, held).await
     }
 
     async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit> {
-        lease::audit(&*self.live()?, &self.layout, &self.footprint, lease, held).await
+        lease::audit(&*self.live()?, &self.layout, &self.footprint, self.timeout, lease, held).await
     }
 
     async fn revoke(&self, lease: &Lease) -> Result<()> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, eventually};
-use discovery_core::{Key, KeySpace, RegisterOptions, encode};
-use discovery_harness::cases::{self, instance, large, register};
+use discovery_core::{Key, KeySpace, RegisterOptions, Watch, encode};
+use discovery_harness::cases::{self, instance, large, register, shows};
 
 use crate::fixture::{REDIS, RedisFixture};
 
@@ -46,6 +46,60 @@ async fn l04_w02_large_sets_are_read_while_they_change() {
         })
         .await;
     }
+}
+
+/// Records that together weigh more than a server keeps for a subscriber, also where the first ones do not let expect it: they are read,
+/// again and again, while another service of the same handle stays live. What is longer than a record may be is skipped and counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l04_w06_heavy_records_are_read_and_disturb_nobody() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    let limits = fixture.server.cli(&["CONFIG", "GET", "client-output-buffer-limit"]).await.unwrap();
+    assert!(limits.contains("pubsub 33554432 8388608 60"), "the limit is not the default: {limits}");
+    let space = KeySpace::new("").unwrap();
+    let operator = fixture.operator().await;
+    for (service, records) in [("heavy", vec![(45, 900_000)]), ("mixed", vec![(50, 100), (400, 100_000)])] {
+        for (n, (count, weight)) in records.into_iter().enumerate() {
+            for i in 0..count {
+                let heavy = instance(service, &format!("{n}-{i:03}")).to_builder();
+                let heavy = heavy.metadata("padding", "x".repeat(weight)).build().unwrap();
+                operator.put(&[(space.key(&heavy.key()), encode(&heavy))]).await;
+            }
+        }
+    }
+    operator.put(&[(space.key(&Key { service: "mixed".into(), id: "vast".into() }), vec![b'x'; 40_000_000])]).await;
+    let backend = fixture.handle();
+    let _held = register(&backend, "light", "a").await;
+    let mut light = backend.watch("light");
+    shows(&light, Duration::from_secs(3), &["a"]).await;
+    let calm = async {
+        while let Some(set) = light.changed().await {
+            assert!(set.freshness().is_live(), "another service was disturbed: {:?}", set.freshness());
+        }
+    };
+    let reading = async {
+        for _ in 0..3 {
+            let watches = [backend.watch("heavy"), backend.watch("mixed")];
+            for (watch, expected) in watches.iter().zip([(45, 0), (450, 1)]) {
+                shows_count(watch, expected).await;
+            }
+            // Told to everybody who listens, and longer than the server keeps for any of them.
+            let key = Key { service: "mixed".into(), id: "vast".into() };
+            operator.put(&[(space.key(&key), vec![b'y'; 40_000_000])]).await;
+            shows_count(&watches[1], (450, 1)).await;
+        }
+    };
+    tokio::select! {
+        () = calm => panic!("the watch ended"),
+        () = reading => {}
+    }
+}
+
+async fn shows_count(watch: &Watch, expected: (usize, usize)) {
+    eventually(Duration::from_secs(15), "the set", async || match watch.latest() {
+        Some(set) if (set.len(), set.unreadable()) == expected && set.freshness().is_live() => Ok(()),
+        other => Err((other.map(|set| (set.len(), set.unreadable())), watch.freshness())),
+    })
+    .await;
 }
 
 /// A server out of memory is said to be so; what is registered is kept.

@@ -5,6 +5,7 @@
 
 mod auth;
 mod by_hand;
+mod cluster;
 mod expiry;
 mod failover;
 mod fixture;
