@@ -43,6 +43,10 @@ pub use discovery_redis as redis;
 #[cfg(feature = "zookeeper")]
 pub use discovery_zookeeper as zookeeper;
 
+/// Active health checks.
+#[cfg(feature = "health")]
+pub use discovery_health as health;
+
 /// Channels and servers for tonic.
 #[cfg(feature = "tonic")]
 pub use discovery_tonic as tonic;
