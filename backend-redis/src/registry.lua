@@ -223,6 +223,23 @@ if verb == 'purge' then
   return { nonce, version(), redis.call('ZCARD', index) }
 end
 
+-- check skip: looks whether records without a deadline are still there, beginning after so many, and removes those that were deleted
+-- by hand; the others end by themselves. Answers how many to skip the next time, 0 after the last.
+if verb == 'check' then
+  local skip, gone = tonumber(ARGV[4]), 0
+  local some = redis.call('ZRANGEBYSCORE', index, '+inf', '+inf', 'LIMIT', skip, MOST)
+  for _, id in ipairs(some) do
+    if redis.call('EXISTS', record(id)) == 0 then
+      drop(id)
+      gone = gone + 1
+    end
+  end
+  if gone > 0 then
+    tend()
+  end
+  return { nonce, #some == MOST and skip + MOST - gone or 0, gone }
+end
+
 -- enlist (service version wait)...: the service had records at that version; look again after that many milliseconds, or earlier if
 -- that was planned. looked does the same for whoever has just looked, and whose plan counts.
 if verb == 'enlist' or verb == 'looked' then
