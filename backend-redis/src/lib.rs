@@ -15,6 +15,7 @@
 
 mod cluster;
 mod connection;
+mod digest;
 mod error;
 mod layout;
 mod lease;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use discovery_core::store::{Digest, RawRecord, Scope};
+use discovery_core::store::{RawRecord, Scope};
 use discovery_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout};
 
@@ -115,22 +115,6 @@ async fn purge(live: &Live, stem: &str, ids: &[Id]) -> Result<()> {
         call.await?;
     }
     Ok(())
-}
-
-/// Removes what is past its deadline, counts what is left, and lists what changed after a revision.
-pub(crate) async fn digest(live: &Live, layout: &Layout, scope: &Scope, since: u64) -> Result<Digest> {
-    let Summary { version, count, .. } = sweep(live, layout, scope).await?;
-    let (stem, mut after, mut changed) = (layout.stem(scope), since, Vec::new());
-    loop {
-        // What has changed since the sweep is listed as well.
-        let page = live.changed(&stem, after, PAGE).await?;
-        let is_last = page.len() < PAGE;
-        after = page.last().map_or(after, |(_, revision)| *revision);
-        changed.extend(page.into_iter().map(|(id, revision)| (layout.public_key(scope, &id), revision)));
-        if is_last {
-            return Ok(Digest { revision: version, count: usize::try_from(count).unwrap_or(usize::MAX), changed });
-        }
-    }
 }
 
 /// Removes what is past its deadline, and summarises a scope without transferring it.

@@ -38,7 +38,8 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Counts a change and tells of it. A new counter begins with the clock, so that no version is ever used twice.
+-- Counts a change and tells of it. A new counter begins with the clock, so that no version is ever used twice. Always the first write
+-- of a change: should the caller lack a right, the counter is put back, nothing else was written, and nobody was told.
 local function announce(kind, id, ttl, value)
   if #value > LONGEST then
     value = TOO_LONG
@@ -52,16 +53,20 @@ local function announce(kind, id, ttl, value)
     redis.call('SET', counter, version)
   end
   local head = string.format('%s %s %s %s %d\n', before or '0', version, kind, text(ttl), #id)
-  redis.call(publish, stem .. ':changes', head .. id .. value)
+  local told = redis.pcall(publish, stem .. ':changes', head .. id .. value)
+  if type(told) == 'table' and told.err then
+    redis.call(before and 'DECR' or 'DEL', counter)
+    error(told.err)
+  end
   return version
 end
 
 local function drop(id)
+  announce('delete', id, 0, '')
   redis.call('DEL', record(id))
   redis.call('ZREM', index, id)
   redis.call('ZREM', revisions, id)
   redis.call('HDEL', owners, id)
-  announce('delete', id, 0, '')
 end
 
 -- Removes what is past its deadline, and answers how many that were.
@@ -113,18 +118,21 @@ end
 if verb == 'write' then
   local id, value, ttl, lease, previous = ARGV[4], ARGV[5], tonumber(ARGV[6] or '0'), ARGV[7] or '', ARGV[8]
   local owner = redis.call('EXISTS', record(id)) == 1 and redis.call('HGET', owners, id)
+  local taken_over = false
   if previous then
     local stranger = owner and owner ~= lease and owner ~= previous
     local lost = redis.call('ZSCORE', taken, previous .. '/' .. id)
     if stranger or (lost and tonumber(lost) >= now) then
       return { nonce, 'superseded' }
     end
-  elseif owner and owner ~= lease and lease ~= '' then
+  else
+    taken_over = owner and owner ~= lease and lease ~= ''
+  end
+  local revision = announce('put', id, ttl, value)
+  if taken_over then
     -- Remembered as long as the former lease lives, which its owner prolongs by renewing.
     redis.call('ZADD', taken, redis.call('ZSCORE', index, id), owner .. '/' .. id)
   end
-  -- Told first: should the caller lack the right to publish, nothing is written.
-  local revision = announce('put', id, ttl, value)
   redis.call('SET', record(id), value)
   if ttl > 0 then
     redis.call('PEXPIREAT', record(id), text(now + ttl))
@@ -166,9 +174,9 @@ if verb == 'renew' then
         drop(id) -- Deleted by hand, or its time has just passed.
       elseif rest == -1 then
         -- A plain SET by hand took the TTL away: the record is nobody's, and ends at its old deadline unless it is repaired.
-        redis.call('HDEL', owners, id)
         local ends = math.max(left(redis.call('ZSCORE', index, id)), 0)
         redis.call('ZADD', revisions, announce('put', id, ends, redis.call('GET', record(id))), id)
+        redis.call('HDEL', owners, id)
       else
         redis.call('PEXPIREAT', record(id), deadline)
         redis.call('ZADD', index, deadline, id)
@@ -213,6 +221,23 @@ if verb == 'purge' then
   end
   tend()
   return { nonce, version(), redis.call('ZCARD', index) }
+end
+
+-- check skip: looks whether records without a deadline are still there, beginning after so many, and removes those that were deleted
+-- by hand; the others end by themselves. Answers how many to skip the next time, 0 after the last.
+if verb == 'check' then
+  local skip, gone = tonumber(ARGV[4]), 0
+  local some = redis.call('ZRANGEBYSCORE', index, '+inf', '+inf', 'LIMIT', skip, MOST)
+  for _, id in ipairs(some) do
+    if redis.call('EXISTS', record(id)) == 0 then
+      drop(id)
+      gone = gone + 1
+    end
+  end
+  if gone > 0 then
+    tend()
+  end
+  return { nonce, #some == MOST and skip + MOST - gone or 0, gone }
 end
 
 -- enlist (service version wait)...: the service had records at that version; look again after that many milliseconds, or earlier if

@@ -9,23 +9,25 @@ use discovery_core::store::{Audit, Capabilities, Digest, Lease, Owner, Renewal, 
 use discovery_core::{Error, Key, Result};
 
 use crate::connection::Connection;
+use crate::digest::Rounds;
 use crate::layout::Layout;
 use crate::lease::{self, Footprint};
 use crate::live::Live;
-use crate::{load, record, watch};
+use crate::{digest, record, watch};
 
 pub(crate) struct RedisStore {
     connection: Connection,
     layout: Layout,
     capabilities: Capabilities,
     footprint: Footprint,
+    rounds: Rounds,
     /// The engine's deadline of a request.
     timeout: Duration,
 }
 
 impl RedisStore {
     pub(crate) fn new(connection: Connection, layout: Layout, capabilities: Capabilities, timeout: Duration) -> Self {
-        Self { connection, layout, capabilities, footprint: Footprint::default(), timeout }
+        Self { connection, layout, capabilities, footprint: Footprint::default(), rounds: Rounds::default(), timeout }
     }
 
     fn live(&self) -> Result<Arc<Live>> {
@@ -89,7 +91,7 @@ impl Store for RedisStore {
     }
 
     async fn digest(&self, scope: &Scope, since: u64) -> Result<Digest> {
-        load::digest(&*self.live()?, &self.layout, scope, since).await
+        digest::digest(&*self.live()?, &self.layout, &self.rounds, scope, since).await
     }
 
     fn source_address(&self) -> Option<IpAddr> {

@@ -88,6 +88,28 @@ async fn r01_a_missing_right_is_said_at_once() {
     assert!(watch.latest().is_none(), "a refusal was taken for a set");
 }
 
+/// Whoever may write but not publish leaves nothing behind, and those who watch hear of no gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r01_w02_without_the_right_to_publish_nothing_is_written() {
+    let Some(server) = guarded().await else { return };
+    let root = open(&format!("redis://root:root@{}", server.address()));
+    let _b = register(&root, "pay", "b").await;
+    let mut watch = root.watch("pay");
+    let before = shows(&watch, SETTLE, &["b"]).await;
+    as_root(&server, &["ACL", "SETUSER", "app", "-publish"]).await;
+    let app = open(&format!("redis://app:secret@{}", server.address()));
+    for service in ["pay", "new"] {
+        let error = app.register(instance(service, "a"), RegisterOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    }
+    let keys = ["--no-auth-warning", "--user", "root", "--pass", "root", "KEYS", "*new*"];
+    assert_eq!(server.cli(&keys).await.unwrap().trim(), "", "something is left");
+    let _c = register(&root, "pay", "c").await;
+    let next = tokio::time::timeout(SETTLE, watch.changed()).await.expect("a change").unwrap();
+    assert!(next.freshness().is_live() && next.get("c").is_some(), "{:?}", next.freshness());
+    assert_eq!(next.revision(), before.revision() + 1);
+}
+
 /// The right to read is revoked while a watch is open: no set is emptied, and a real removal shows once it is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f06_a_revoked_right_empties_nothing() {

@@ -6,7 +6,7 @@ use discovery_core::conformance::{Fixture, eventually};
 use discovery_core::{Change, Key, KeySpace};
 use discovery_harness::cases::{ids, instance, register, shows};
 
-use crate::fixture::RedisFixture;
+use crate::fixture::{REDIS, RedisFixture};
 use crate::stage::{SETTLE, policy};
 
 const SOON: Duration = Duration::from_secs(3);
@@ -46,6 +46,41 @@ async fn r04_a_plain_set_is_repaired() {
     weight(discovery_core::DEFAULT_WEIGHT).await;
     drop((held, backend));
     shows(&watch, SETTLE, &[]).await;
+}
+
+/// Records that were written by hand have no owner who would miss them: reconciliation finds those that a plain DEL took away, a page of
+/// a thousand each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w08_what_was_written_and_deleted_by_hand_is_gone() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    let space = KeySpace::new("").unwrap();
+    let records = (0..2_500).map(|n| instance("pay", &format!("{n:04}")));
+    let records = records.map(|i| (space.key(&i.key()), discovery_core::encode(&i))).collect();
+    fixture.put_raw(records).await;
+    fixture
+        .put_raw(vec![(space.key(&instance("one", "a").key()), discovery_core::encode(&instance("one", "a")))])
+        .await;
+    let mut policy = policy();
+    policy.reconcile = Duration::from_secs(1);
+    let backend = REDIS.open(fixture.server.address(), policy);
+    let (pay, one, names) = (backend.watch("pay"), backend.watch("one"), backend.watch_services());
+    shows(&one, SOON, &["a"]).await;
+    let counts = async |wanted: usize| {
+        eventually(SETTLE, "the size of the set", async || match pay.latest() {
+            Some(set) if set.len() == wanted && set.freshness().is_live() => Ok(()),
+            other => Err(other.map(|set| (set.len(), set.freshness().clone()))),
+        })
+        .await;
+    };
+    counts(2_500).await;
+    fixture.server.cli(&["DEL", "{/discovery/pay}/0000", "{/discovery/pay}/2499", "{/discovery/one}/a"]).await.unwrap();
+    counts(2_498).await;
+    shows(&one, SOON, &[]).await;
+    eventually(SOON, "the list of services", async || match names.latest() {
+        Some(list) if !list.names().contains("one") && list.names().contains("pay") => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
 }
 
 /// FLUSHALL on a living server: registrations come back, sets are held meanwhile and then compared, though nobody was told.
