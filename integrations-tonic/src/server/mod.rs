@@ -19,6 +19,7 @@ use tonic::transport::Server;
 
 pub use running::RunningServer;
 
+use running::AT_ONCE;
 use signals::Signals;
 
 /// How long a drained server serves on by default, so that every watcher can see the mark before the first call is refused.
@@ -145,14 +146,17 @@ impl ServiceServer {
     pub async fn serve(self, backend: Arc<dyn Backend>, service: &str, routes: Routes) -> Result<()> {
         // Before the start, so that no signal in its course is lost.
         let mut signals = Signals::listen()?;
-        let mut running = tokio::select! {
-            started = self.start(backend, service, routes) => started?,
-            () = signals.received() => return Ok(()),
+        let Some((mut running, stopping)) = self.start_until(backend, service, routes, signals.received()).await?
+        else {
+            return Ok(());
         };
-        tokio::select! {
-            ended = running.ended() => return ended,
-            () = signals.received() => tracing::info!(service, "draining"),
+        if !stopping {
+            tokio::select! {
+                ended = running.ended() => return ended,
+                () = signals.received() => {}
+            }
         }
+        tracing::info!(service, "draining");
         // Whoever signals a process and its group means it once.
         let again = async {
             tokio::time::sleep(SAME_SIGNAL).await;
@@ -181,15 +185,38 @@ impl ServiceServer {
         shutdown: impl Future<Output = ()>,
     ) -> Result<()> {
         tokio::pin!(shutdown);
-        let mut running = tokio::select! {
-            started = self.start(backend, service, routes) => started?,
-            () = &mut shutdown => return Ok(()),
+        let Some((mut running, stopping)) = self.start_until(backend, service, routes, &mut shutdown).await? else {
+            return Ok(());
         };
-        tokio::select! {
-            ended = running.ended() => return ended,
-            () = shutdown => {}
+        if !stopping {
+            tokio::select! {
+                ended = running.ended() => return ended,
+                () = shutdown => {}
+            }
         }
         running.shutdown().await
+    }
+
+    /// Starts, and says whether it was asked to stop meanwhile; `None` if it was, and the start did not come to an end soon.
+    ///
+    /// A start that is nearly over is awaited: others may see the instance already, so it has to drain like any other.
+    async fn start_until(
+        self,
+        backend: Arc<dyn Backend>,
+        service: &str,
+        routes: Routes,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Option<(RunningServer, bool)>> {
+        let start = self.start(backend, service, routes);
+        tokio::pin!(start);
+        tokio::select! {
+            started = &mut start => return Ok(Some((started?, false))),
+            () = stop => {}
+        }
+        match tokio::time::timeout(AT_ONCE, start).await {
+            Ok(started) => Ok(Some((started?, true))),
+            Err(_) => Ok(None),
+        }
     }
 }
 

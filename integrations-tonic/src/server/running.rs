@@ -14,7 +14,7 @@ use tonic::transport::Server;
 use super::listener;
 
 /// How long a stop without a drain may take to deregister, and connections to notice that they were cut.
-const AT_ONCE: Duration = Duration::from_secs(1);
+pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// A server that serves and is registered. Dropping it stops both at once: connections are cut, and the record is removed as best it can.
 #[derive(Debug)]

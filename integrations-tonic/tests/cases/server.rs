@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use discovery_core::{ErrorKind, State};
+use discovery_core::memory::MemoryStore;
+use discovery_core::{ErrorKind, Policy, State};
 use discovery_tonic::{RunningServer, ServiceServer};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -142,6 +143,26 @@ async fn r09_serve_until_marks_serves_on_and_deregisters() {
     timeout(SOON, serving).await.unwrap().unwrap().unwrap();
     until("it is deregistered", || state().is_none()).await;
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+/// Others may see an instance before it hears that it is registered. Asked to stop in between, it drains like any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r09_who_is_asked_to_stop_while_it_registers_drains_too() {
+    let store = MemoryStore::new();
+    let (backend, link) = store.open("", Policy::default()).unwrap();
+    let watch = store.open("", Policy::default()).unwrap().0.watch("greeter");
+    backend.snapshot("else", SOON).await.unwrap();
+    link.delay(Duration::from_millis(200));
+    let seen = watch.clone();
+    let asked = async move {
+        until("it is seen", || seen.latest().is_some_and(|set| set.len() == 1)).await;
+    };
+    let server = ServiceServer::bind("127.0.0.1:0").await.unwrap().with_grace(Duration::from_millis(500));
+    let serving = tokio::spawn(server.serve_until(backend, "greeter", Routes::new(Hello::named("a")), asked));
+    let state = || Some(watch.latest()?.instances().iter().next()?.state());
+    until("it is marked", || state() == Some(State::Draining)).await;
+    timeout(SOON, serving).await.unwrap().unwrap().unwrap();
+    until("it is deregistered", || state().is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
