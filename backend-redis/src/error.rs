@@ -6,23 +6,58 @@ use redis::{ErrorKind as ClientKind, RedisError, ServerErrorKind};
 /// Classifies a failure of the client by kind and, where Redis has no code for it, by its message.
 pub(crate) fn classify(error: RedisError, operation: &'static str, subject: &str) -> Error {
     let kind = kind_of(&error);
-    let advice = match kind {
+    let advice = advice(kind, &error);
+    Error::new(kind, operation, subject, format!("{error}{advice}")).with_source(error)
+}
+
+/// What a person can do about it.
+fn advice(kind: ErrorKind, error: &RedisError) -> &'static str {
+    let says = |text: &str| error.detail().unwrap_or_default().contains(text);
+    match kind {
         ErrorKind::Unauthenticated if error.is_io_error() => {
             "; check ca, cert, key and server_name in the registry URL"
         }
         ErrorKind::Unauthenticated => "; check user and password in the registry URL",
+        ErrorKind::PermissionDenied if says("'select'") => "; grant the user +select, which the option db needs",
         ErrorKind::PermissionDenied => "; grant the user the commands, keys and channels that the README lists",
         ErrorKind::Exhausted => "; Redis is out of memory: raise maxmemory or free some",
+        ErrorKind::InvalidInput if says(NO_DATABASE) => "; check db in the registry URL",
+        ErrorKind::InvalidInput if is_unknown(error, "SENTINEL") => {
+            "; it is no Sentinel: name the Sentinels, usually on port 26379, or write redis:// for redis+sentinel://"
+        }
+        ErrorKind::InvalidInput if says(NO_CLUSTER) || is_unknown(error, "CLUSTER") => {
+            "; it is no server of a Cluster: write redis:// for redis+cluster://"
+        }
         _ if error.kind() == ClientKind::Server(ServerErrorKind::Ask) => {
             "; its slot is being moved to another master, and it is served again once that is over"
         }
         _ => "",
-    };
-    Error::new(kind, operation, subject, format!("{error}{advice}")).with_source(error)
+    }
+}
+
+/// What Redis says to a database, and to a question about the Cluster, that it does not have.
+const NO_DATABASE: &str = "DB index is out of range";
+const NO_CLUSTER: &str = "cluster support disabled";
+
+fn is_unknown(error: &RedisError, command: &str) -> bool {
+    let message = error.detail().unwrap_or_default();
+    message.contains("unknown command") && message.contains(command)
+}
+
+/// A redirection where no Cluster was expected.
+pub(crate) fn needs_cluster(error: RedisError, operation: &'static str, stem: &str) -> Error {
+    let why = "the server is one of a Cluster: write redis+cluster:// for redis://";
+    Error::new(ErrorKind::InvalidInput, operation, stem, why).with_source(error)
 }
 
 fn kind_of(error: &RedisError) -> ErrorKind {
     let message = error.detail().unwrap_or_default();
+    if message.contains(NO_DATABASE)
+        || message.contains(NO_CLUSTER)
+        || ["SENTINEL", "CLUSTER"].iter().any(|command| is_unknown(error, command))
+    {
+        return ErrorKind::InvalidInput;
+    }
     match error.kind() {
         ClientKind::AuthenticationFailed => ErrorKind::Unauthenticated,
         // What the handshake of TLS says is for a person to mend.
@@ -64,7 +99,7 @@ pub(crate) fn is_handshake(message: &str) -> bool {
 /// What a script meets comes as a plain error that quotes it.
 fn by_message(message: &str) -> ErrorKind {
     let says = |text: &str| message.contains(text);
-    if says("The user executing the script can't") || says("ACL failure in script") {
+    if says("The user executing the script can't") || says("ACL failure in script") || says("has no permissions") {
         ErrorKind::PermissionDenied
     } else if says("OOM command not allowed") {
         ErrorKind::Exhausted
@@ -141,6 +176,23 @@ mod tests {
                 ErrorKind::Unauthenticated,
                 false,
             ),
+            (server(ServerErrorKind::ResponseError, "DB index is out of range"), ErrorKind::InvalidInput, false),
+            (
+                server(ServerErrorKind::ResponseError, "this user has no permissions to run the 'select' command"),
+                ErrorKind::PermissionDenied,
+                false,
+            ),
+            (
+                server(ServerErrorKind::ResponseError, "This instance has cluster support disabled"),
+                ErrorKind::InvalidInput,
+                false,
+            ),
+            (
+                server(ServerErrorKind::ResponseError, "unknown command 'SENTINEL', with"),
+                ErrorKind::InvalidInput,
+                false,
+            ),
+            (server(ServerErrorKind::ResponseError, "unknown command 'EVALSHA', with"), ErrorKind::Internal, false),
             (extension("WRONGTYPE", "Operation against a key"), ErrorKind::Corrupt, false),
             (extension("NEWCODE", "something new"), ErrorKind::Internal, false),
             (server(ServerErrorKind::ResponseError, "something new"), ErrorKind::Internal, false),

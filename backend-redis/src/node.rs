@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{RwLock, Semaphore};
 use tokio::task::AbortHandle;
 
-use crate::error::{Elsewhere, classify, elsewhere, is_unknown_script};
+use crate::error::{Elsewhere, classify, elsewhere, is_unknown_script, needs_cluster};
 use crate::pushes::Pushes;
 use crate::script::{Answer, TEXT, out_of_step};
 use crate::settings::Way;
@@ -116,12 +116,19 @@ impl Node {
         let Value::Map(fields) = answer else {
             return Err(out_of_step("reach", &self.host));
         };
-        let role = fields.into_iter().find_map(|(name, value)| {
-            let is_role = String::from_redis_value(name).is_ok_and(|name| name == "role");
-            is_role.then(|| String::from_redis_value(value).unwrap_or_default())
-        });
-        match role.as_deref() {
+        let word = |wanted: &str| {
+            let field =
+                fields.iter().find(|(name, _)| String::from_redis_value_ref(name).is_ok_and(|name| name == wanted));
+            field.and_then(|(_, value)| String::from_redis_value_ref(value).ok())
+        };
+        match word("role").or_else(|| word("mode")).as_deref() {
             Some("master") => Ok(()),
+            Some("sentinel") => Err(Error::new(
+                ErrorKind::InvalidInput,
+                "reach",
+                &*self.host,
+                "the server is a Sentinel: write redis+sentinel://host:26379/name-of-the-master for redis://",
+            )),
             role => Err(Error::new(
                 ErrorKind::Unavailable,
                 "reach",
@@ -152,7 +159,10 @@ impl Node {
     /// Classifies a failure, and remembers one that speaks against the connection itself or, in a Cluster, against the map.
     fn judge(&self, error: RedisError, operation: &'static str, stem: &str) -> Error {
         let elsewhere = elsewhere(&error);
-        let error = classify(error, operation, stem);
+        let error = match (self.pubsub, elsewhere) {
+            (PubSub::Plain, Some(Elsewhere::Moved)) => needs_cluster(error, operation, stem),
+            _ => classify(error, operation, stem),
+        };
         match (self.pubsub, elsewhere) {
             (PubSub::Plain, Some(_)) => _ = self.fault.set(error.clone()),
             (PubSub::Sharded, Some(Elsewhere::Moved)) => *self.lock_doubt() = Some(Doubt::Moved),

@@ -1,9 +1,9 @@
 //! Several hosts, of which the first does not work or is no master.
 
-use discovery_core::RegisterOptions;
 use discovery_core::conformance::{Fixture, eventually};
+use discovery_core::{ErrorKind, RegisterOptions};
 use discovery_harness::cases::{self, holds, instance, register, shows};
-use discovery_harness::{Redis, RedisOptions};
+use discovery_harness::{Redis, RedisCluster, RedisOptions, RedisSentinel};
 
 use crate::fixture::{REDIS, RedisFixture};
 use crate::stage::{SETTLE, open};
@@ -48,4 +48,35 @@ async fn r04_a_demoted_master_is_left_for_the_new_one() {
     shows(&watch, SETTLE, &["a", "b"]).await;
     assert!(replica.cli(&["GET", "{/discovery/pay}/b"]).await.unwrap().contains("\"id\":\"b\""));
     holds(&registration, SETTLE).await;
+}
+
+/// A URL of the wrong kind is a typed error at once, which says what to write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r12_a_url_of_the_wrong_kind_is_told_the_right_one() {
+    if !Redis::available().unwrap() || !discovery_harness::available("redis-sentinel").unwrap() {
+        return;
+    }
+    let server = Redis::start().await.unwrap();
+    let (cluster, pair) = (RedisCluster::start().await.unwrap(), RedisSentinel::start().await.unwrap());
+    // Of so many services some lie on each master.
+    let services: Vec<_> = (0..9).map(|n| format!("s{n}")).collect();
+    for (url, services, advice) in [
+        (format!("redis+cluster://{}", server.address()), &services[..1], "write redis://"),
+        (format!("redis+sentinel://{}/main", server.address()), &services[..1], "write redis://"),
+        (format!("redis+cluster://{}", pair.addresses()), &services[..1], "write redis://"),
+        (format!("redis://{}", pair.addresses()), &services[..1], "write redis+sentinel://"),
+        (format!("redis://{}", cluster.servers()[0].address()), &services[..], "write redis+cluster://"),
+    ] {
+        let mut said = false;
+        for service in services {
+            // A handle that was redirected once is of no use any more.
+            let backend = open(&url);
+            if let Err(error) = backend.register(instance(service, "a"), RegisterOptions::default()).await {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+                assert!(error.message().contains(advice), "{url}: {error}");
+                said = true;
+            }
+        }
+        assert!(said, "{url} works");
+    }
 }
