@@ -50,7 +50,7 @@ impl Server {
 /// Calls 300 times once `servers` of them are connected, and prints who answered how often.
 async fn count(channel: &Channel, phase: &str, servers: usize) -> Result<()> {
     let connected = async {
-        while channel.connected() != servers {
+        while [channel.connected(), channel.sharing()] != [servers; 2] {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

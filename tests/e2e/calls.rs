@@ -15,8 +15,8 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(3 + 2 + 3);
 
 pub(crate) async fn connected(channel: &Channel, servers: usize) {
     eventually(SETTLE, "connections", async || {
-        let now = channel.connected();
-        if now == servers { Ok(()) } else { Err(format!("{now} of {servers}")) }
+        let now = [channel.connected(), channel.sharing()];
+        if now == [servers; 2] { Ok(()) } else { Err(format!("{now:?} of {servers}")) }
     })
     .await;
 }

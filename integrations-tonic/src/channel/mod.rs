@@ -79,11 +79,15 @@ impl Channel {
         self.inner.fleet.balancer().clone()
     }
 
-    /// How many instances are connected right now and take their share of the calls.
+    /// How many instances are connected right now.
     pub fn connected(&self) -> usize {
-        let fleet = &self.inner.fleet;
-        // Who has just connected is picked from the balancer's next selection on.
-        fleet.connected().min(fleet.balancer().candidates())
+        self.inner.fleet.connected()
+    }
+
+    /// How many of the connected get their share of the calls from now on. Who has just connected is picked a moment later, and for that
+    /// moment there may seem to be fewer than there are.
+    pub fn sharing(&self) -> usize {
+        self.connected().min(self.inner.fleet.balancer().candidates())
     }
 }
 
