@@ -39,7 +39,8 @@ pub(super) async fn call(fleet: &Fleet, mut request: Request<Body>) -> Result<Re
             }
             continue;
         }
-        if when_empty == WhenEmpty::FailFast && !fleet.is_hopeful() {
+        // The first dial may have come to its end since the choice; then there is news.
+        if when_empty == WhenEmpty::FailFast && !fleet.is_hopeful() && !news.has_changed().unwrap_or(false) {
             return Err(Status::unavailable(fleet.nobody(&context)));
         }
         let change = async {
