@@ -123,7 +123,7 @@ pub(crate) enum Elsewhere {
     NoMaster,
 }
 
-/// Whether an answer says that another server has to be asked. `ASK` and `TRYAGAIN` do not: the slot is on its way, but still this server's.
+/// Whether an answer says that another server has to be asked. `ASK` and `TRYAGAIN` do not: a slot on its way is still this server's.
 pub(crate) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
     match error.kind() {
         ClientKind::Server(ServerErrorKind::Moved) => Some(Elsewhere::Moved),

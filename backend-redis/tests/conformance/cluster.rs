@@ -4,15 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::conformance::eventually;
-use discovery_core::{Backend, Registration, Watch};
-use discovery_harness::cases::{holds, register, shows};
+use discovery_core::{Backend, Registration, RegistryUrl, Watch};
+use discovery_harness::cases::{self, holds, register, shows};
 use discovery_harness::{Redis, RedisCluster};
 use tokio::time::{interval, sleep};
 
-use crate::stage::{SETTLE, open, policy};
-
+/// Longer than in the other tests, so that the deadlines drawn from it are longer than a busy machine's pauses: these tests look at every
+/// moment.
+const TTL: Duration = Duration::from_secs(9);
+const SETTLE: Duration = cases::settle(TTL);
 /// Longer than a TTL, the servers' own timeouts, and all deadlines of a request.
-const LONG: Duration = Duration::from_secs(8);
+const LONG: Duration = Duration::from_secs(12);
+
+fn open(url: &str) -> Arc<dyn Backend> {
+    let url: RegistryUrl = url.parse().unwrap();
+    discovery_redis::open(&url, cases::policy(TTL)).unwrap()
+}
 
 /// A service with an instance, registered through one handle and watched through another.
 struct Service {
@@ -137,7 +144,7 @@ async fn r04_r11_a_missing_master_keeps_no_other_from_repair() {
     let key = format!("{{/discovery/{}}}/a", other.name);
     let healthy = scene.master(&other.name).await;
     healthy.cli(&["DEL", &key]).await.unwrap();
-    eventually(policy().ttl * 2, "the record to be back", async || {
+    eventually(TTL * 2, "the record to be back", async || {
         let found = healthy.cli(&["EXISTS", &key]).await.unwrap();
         if found.trim() == "1" && other.registration.state().is_registered() { Ok(()) } else { Err(found) }
     })
