@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use discovery_core::Result;
 use discovery_core::store::{Digest, Scope};
+use futures_util::future::try_join;
 
 use crate::layout::Layout;
 use crate::live::Live;
@@ -35,11 +36,14 @@ impl Rounds {
 
 /// Removes what is past its deadline or was deleted by hand, counts what is left, and lists what changed after a revision.
 pub(crate) async fn digest(live: &Live, layout: &Layout, rounds: &Rounds, scope: &Scope, since: u64) -> Result<Digest> {
-    let removed = match scope {
-        Scope::Service(service) => check(live, layout, rounds, service).await?,
-        Scope::Names => 0,
+    let checked = async {
+        match scope {
+            Scope::Service(service) => check(live, layout, rounds, service).await,
+            Scope::Names => Ok(0),
+        }
     };
-    let Summary { version, count, .. } = sweep(live, layout, scope).await?;
+    // Both at once, which a slow link notices. The check is sent first; a count that misses it is put right by the next.
+    let (removed, Summary { version, count, .. }) = try_join(checked, sweep(live, layout, scope)).await?;
     if let Scope::Service(service) = scope
         && removed > 0
         && count == 0
