@@ -188,15 +188,17 @@ impl Keeper {
                 return;
             }
         };
+        // What changed while the audit was under way is looked after already.
+        let settled = |slot: &Slot| slot.is_present() && !slot.dirty && !slot.busy;
+        let missing: HashSet<_> =
+            audit.missing.into_iter().filter(|key| self.slots.get(key).is_some_and(settled)).collect();
         // One line stands for all, since a store that was emptied misses everything at once (L1).
-        if let Some(key) = audit.missing.first() {
-            let records = audit.missing.len();
+        if let Some(key) = missing.iter().next() {
+            let records = missing.len();
             tracing::warn!(%key, records, "records are no longer in the store as they were written; repairing them");
         }
-        for key in audit.missing.into_iter().collect::<HashSet<_>>() {
-            let Some(slot) = self.slots.get_mut(&key).filter(|s| s.is_present() && !s.dirty && !s.busy) else {
-                continue;
-            };
+        for key in missing {
+            let Some(slot) = self.slots.get_mut(&key) else { continue };
             slot.dirty = true;
             slot.set_reconnecting(&Error::new(
                 ErrorKind::Unavailable,
