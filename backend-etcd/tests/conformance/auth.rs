@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use discovery_core::conformance::{Fixture, Link, eventually};
+use discovery_core::conformance::{Fixture, Link, eventually, stays};
 use discovery_core::{ErrorKind, Policy, RegisterOptions, RegistryUrl};
 use discovery_harness::cases::{self, Wire, instance, refused, register};
 use discovery_harness::{Etcd, EtcdOptions};
@@ -63,7 +63,9 @@ async fn f14_an_expired_token_is_renewed() {
     let watch = backend.watch("pay");
     let idle = tokio::time::Instant::now() + Duration::from_secs(10);
     for round in 0..2 {
-        tokio::time::sleep_until(idle + Duration::from_secs(10 * round)).await;
+        let left = (idle + Duration::from_secs(10 * round)).saturating_duration_since(tokio::time::Instant::now());
+        stays(left, "the first", async || if first.state().is_registered() { Ok(()) } else { Err(first.state()) })
+            .await;
         revoke_all_leases(&server).await;
         let id = format!("late-{round}");
         let second = register(&backend, "pay", &id).await;
@@ -93,7 +95,9 @@ async fn f14_a_watch_opened_after_the_token_expired_is_alive() {
     let backend = ETCD.open(format!("app:app-secret@{}", server.address()), policy);
     let first = backend.watch("pay");
     first.ready(SETTLE).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    // The token ends after four seconds.
+    let live = async || if first.freshness().is_live() { Ok(()) } else { Err(first.freshness()) };
+    stays(Duration::from_secs(6), "the watch", live).await;
     let second = backend.watch("late");
     second.ready(SETTLE).await.unwrap();
     let registration = register(&backend, "late", "a").await;
@@ -130,9 +134,9 @@ async fn f14_a_wrong_password_is_said_and_not_hammered() {
     assert!(begun.elapsed() < Duration::from_secs(5) && error.message().contains("authentication failed"), "{error}");
     assert!(!format!("{error:?} {backend:?} {watch:?}", backend = url).contains("hunter2"));
     refused(&watch, SETTLE, ErrorKind::Unauthenticated).await;
-    tokio::time::sleep(Duration::from_secs(30)).await;
     // A connection is opened for each authentication.
-    assert!(proxy.connects() <= 10, "{} attempts", proxy.connects());
+    let few = async || if proxy.connects() <= 10 { Ok(()) } else { Err(proxy.connects()) };
+    stays(Duration::from_secs(30), "the number of attempts", few).await;
 }
 
 /// The role's right to read is revoked: no set is emptied, and a real removal shows once it is back.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use discovery_core::conformance::{Fixture, eventually};
+use discovery_core::conformance::{Fixture, eventually, stays};
 use discovery_core::{Change, Key, KeySpace};
 use discovery_harness::cases::{ids, instance, register, shows};
 
@@ -161,8 +161,11 @@ async fn the_documented_commands_write_and_remove() {
             })
             .await;
             // What was written by hand stays.
-            tokio::time::sleep(policy().ttl + Duration::from_secs(1)).await;
-            shows(&watch, Duration::ZERO, &["10.0.0.5:9000"]).await;
+            stays(policy().ttl + Duration::from_secs(1), "the record", async || match watch.latest() {
+                Some(set) if set.get("10.0.0.5:9000").is_some() && set.freshness().is_live() => Ok(()),
+                other => Err(format!("{other:?}")),
+            })
+            .await;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::process::Command;
 use std::time::Duration;
 
-use discovery_core::conformance::{Fixture, eventually};
+use discovery_core::conformance::{Fixture, eventually, stays};
 use discovery_harness::ServerProcess;
 use discovery_harness::cases::{register, shows};
 use tokio::time::{Instant, interval, timeout_at};
@@ -100,8 +100,11 @@ async fn r03_the_list_of_services_loses_who_expired() {
     };
     lists(&["pay", "ship"], SOON).await;
     // Longer than a TTL: who is renewed stays listed.
-    tokio::time::sleep(policy().ttl + Duration::from_secs(1)).await;
-    lists(&["pay", "ship"], Duration::ZERO).await;
+    stays(policy().ttl + Duration::from_secs(1), "the list", async || match names.latest() {
+        Some(list) if list.names().len() == 2 && list.freshness().is_live() => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
     link.cut().await;
     lists(&["ship"], policy().ttl + Duration::from_secs(1)).await;
     // Whoever comes when nobody has looked for a while is told the truth as well.

@@ -26,7 +26,7 @@ pub use gaps::*;
 pub use load::*;
 pub use registration::*;
 pub use repair::*;
-pub use stage::{Stage, eventually};
+pub use stage::{Stage, eventually, stays};
 pub use story::*;
 pub use watching::*;
 

@@ -115,7 +115,7 @@ pub async fn eventually<T, E: Debug>(deadline: Duration, what: &str, mut fact: i
 }
 
 /// Watches that something stays as it is; fails as soon as it does not.
-pub(super) async fn stays<E: Debug>(duration: Duration, what: &str, mut fact: impl AsyncFnMut() -> Result<(), E>) {
+pub async fn stays<E: Debug>(duration: Duration, what: &str, mut fact: impl AsyncFnMut() -> Result<(), E>) {
     let end = Instant::now() + duration;
     while Instant::now() < end {
         if let Err(seen) = fact().await {
