@@ -19,11 +19,11 @@ async fn main() -> Result<()> {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["pick"] => pick::run().await,
-        ["snapshot"] => snapshot::run().await,
+        ["snapshot", ref stores @ ..] => snapshot::run(stores).await,
         ["tail"] => tail::run(tail::Plots::No).await,
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
-            eprintln!("there is no bench {words:?}; known are: pick, snapshot, tail, tail --plots");
+            eprintln!("there is no bench {words:?}; known are: pick, snapshot [store …], tail, tail --plots");
             std::process::exit(2)
         }
     }

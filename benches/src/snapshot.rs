@@ -27,14 +27,16 @@ pub(crate) trait Rival: Send {
     async fn read(&mut self) -> Result<usize>;
 }
 
-pub(crate) async fn run() -> Result<()> {
-    if discovery_harness::available("etcd")? {
+/// Compares the stores that are named, or all whose servers are there.
+pub(crate) async fn run(stores: &[&str]) -> Result<()> {
+    let wanted = |store: &str| stores.is_empty() || stores.contains(&store);
+    if wanted("etcd") && discovery_harness::available("etcd")? {
         compare("etcd", etcd::Etcd::start().await?).await?;
     }
-    if discovery_harness::ZooKeeper::available()? {
+    if wanted("zookeeper") && discovery_harness::ZooKeeper::available()? {
         compare("zookeeper", zookeeper::ZooKeeper::start().await?).await?;
     }
-    if discovery_harness::available("redis-server")? {
+    if wanted("redis") && discovery_harness::available("redis-server")? {
         compare("redis", redis::Redis::start().await?).await?;
     }
     Ok(())
