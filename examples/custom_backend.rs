@@ -62,7 +62,8 @@ impl Store for File {
             match self.read(scope) {
                 Ok((revision, records)) if revision != seen => {
                     seen = revision;
-                    sink.full(revision, records);
+                    sink.part(records);
+                    sink.full(revision, Vec::new());
                 }
                 Ok(_) => {}
                 Err(error) => return error,

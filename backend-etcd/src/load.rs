@@ -1,10 +1,12 @@
 //! Reading a scope: in pages at one revision, or as a summary.
 
+use std::mem;
 use std::time::Duration;
 
-use discovery_core::store::{Digest, RawRecord};
+use discovery_core::store::{Digest, RawRecord, Sink};
 use discovery_core::{Error, ErrorKind, Result};
 use etcd_client::{Client, GetOptions};
+use futures_util::future::join;
 use tokio::time::timeout;
 
 use crate::connection::MAX_ANSWER;
@@ -12,19 +14,21 @@ use crate::error::{classify, is_answer_too_large};
 
 /// Records in the first page, from which the size of the others follows. A thousand of the largest would be 1 GiB at the server.
 const FIRST_PAGE: i64 = 200;
-/// Bytes that a further page aims at: few round trips for many small records, and no burden on the server by large ones.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// Records in a page at most, however small.
-const MAX_PAGE: usize = 20_000;
+/// How many times larger a page may be than the one before: few round trips for a large set, and a page is understood while the next
+/// and larger one is on its way.
+const GROWTH: i64 = 4;
+/// Bytes that a page aims at, so that large records are no burden on the server.
+const PAGE_BYTES: usize = 1024 * 1024;
 
-/// A full set at one revision.
-pub(crate) struct Loaded {
-    pub(crate) revision: i64,
-    pub(crate) records: Vec<RawRecord>,
-}
-
-/// Reads everything under a prefix at one revision, however large it is. Each page may take as long as a request may.
-pub(crate) async fn load(client: &Client, prefix: &str, values: bool, patience: Duration) -> Result<Loaded> {
+/// Reads everything under a prefix at one revision, however large it is, and answers the revision. Each page may take as long as a
+/// request may.
+pub(crate) async fn load(
+    client: &Client,
+    prefix: &str,
+    values: bool,
+    patience: Duration,
+    sink: &dyn Sink,
+) -> Result<i64> {
     let mut kv = client.kv_client().max_decoding_message_size(MAX_ANSWER);
     let end = range_end(prefix);
     let (mut from, mut revision, mut page) = (prefix.as_bytes().to_vec(), 0, FIRST_PAGE);
@@ -34,7 +38,10 @@ pub(crate) async fn load(client: &Client, prefix: &str, values: bool, patience: 
         if !values {
             options = options.with_keys_only();
         }
-        let mut answer = match timeout(patience, kv.get(from.clone(), Some(options))).await {
+        // Asked for first, so that the former page is understood meanwhile.
+        let asked = timeout(patience, kv.get(from.clone(), Some(options)));
+        let (answer, ()) = join(asked, async { sink.part(mem::take(&mut records)) }).await;
+        let mut answer = match answer {
             Err(_) => return Err(silent(prefix, patience)),
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) if page > 1 && is_answer_too_large(&error) => {
@@ -50,7 +57,7 @@ pub(crate) async fn load(client: &Client, prefix: &str, values: bool, patience: 
             }
             revision = header;
         }
-        let (more, mut bytes, before) = (answer.more(), 0, records.len());
+        let (more, mut bytes) = (answer.more(), 0);
         for record in answer.take_kvs() {
             bytes += record.key().len() + record.value().len();
             let at = record.mod_revision().unsigned_abs();
@@ -59,10 +66,11 @@ pub(crate) async fn load(client: &Client, prefix: &str, values: bool, patience: 
             records.push(RawRecord { key: text(key), revision: at, value });
         }
         if !more {
-            return Ok(Loaded { revision, records });
+            sink.part(records);
+            return Ok(revision);
         }
-        let average = (bytes / (records.len() - before).max(1)).max(1);
-        page = i64::try_from((PAGE_BYTES / average).clamp(1, MAX_PAGE)).unwrap_or(FIRST_PAGE);
+        let average = (bytes / records.len().max(1)).max(1);
+        page = i64::try_from((PAGE_BYTES / average).max(1)).unwrap_or(page).min(page * GROWTH);
         // The next page begins right behind the last key.
         from.push(0);
     }

@@ -14,12 +14,11 @@ use crate::load::{load, range_end, silent, text};
 /// The revision to resume from is that of the set that was read, never that of the answer that confirms the watch: an event of the
 /// latter can still come after it.
 pub(crate) async fn follow(live: &Live, prefix: &str, values: bool, sink: &dyn Sink) -> Error {
-    let loaded = match load(&live.client, prefix, values, live.patience).await {
-        Ok(loaded) => loaded,
+    let from = match load(&live.client, prefix, values, live.patience, sink).await {
+        Ok(revision) => revision,
         Err(error) => return error,
     };
-    let from = loaded.revision;
-    sink.full(from.unsigned_abs(), loaded.records);
+    sink.full(from.unsigned_abs(), Vec::new());
     let opened = live.streams.watch(prefix.as_bytes().to_vec(), range_end(prefix), from + 1);
     let mut subscription = match timeout(live.patience, opened).await {
         Ok(Ok(subscription)) => subscription,

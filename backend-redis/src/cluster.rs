@@ -26,6 +26,8 @@ pub(crate) struct Bounds {
     silence: Duration,
     /// How long a probe waits for the others once one has answered: the engine takes a slow probe for a dead link.
     pub(crate) glance: Duration,
+    /// How long an answer of a read may take.
+    pub(crate) patience: Duration,
     /// The longest wait between two tries to reach a server.
     backoff: Duration,
 }
@@ -33,7 +35,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     pub(crate) fn new(policy: &Policy, patience: Duration) -> Self {
         let silence = policy.timeout.min(policy.ttl / 2);
-        Self { dial: patience / 2, silence, glance: silence / 6, backoff: policy.backoff }
+        Self { dial: patience / 2, patience, silence, glance: silence / 6, backoff: policy.backoff }
     }
 }
 

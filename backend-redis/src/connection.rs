@@ -50,12 +50,12 @@ impl Connection {
         let host = &host;
         let Settings { topology, way, sentinel_way, .. } = &self.settings;
         match topology {
-            Topology::Hosts => Ok(Live::one(Node::ready(host, way, PubSub::Plain).await?, self.bounds.glance)),
+            Topology::Hosts => Ok(Live::one(Node::ready(host, way, PubSub::Plain).await?, self.bounds)),
             Topology::Sentinel(name) => {
                 let master = sentinel::master(host, sentinel_way, name).await?;
-                Ok(Live::one(Node::ready(&master, way, PubSub::Plain).await?, self.bounds.glance))
+                Ok(Live::one(Node::ready(&master, way, PubSub::Plain).await?, self.bounds))
             }
-            Topology::Cluster => Ok(Live::many(Cluster::open(host, way, self.bounds).await?, self.bounds.glance)),
+            Topology::Cluster => Ok(Live::many(Cluster::open(host, way, self.bounds).await?, self.bounds)),
         }
     }
 }

@@ -50,13 +50,14 @@ pub(crate) async fn digest(live: &Live, layout: &Layout, rounds: &Rounds, scope:
     {
         names::delist(live, layout, &layout.segment(service), version).await;
     }
-    let (stem, mut after, mut changed) = (layout.stem(scope), since, Vec::new());
+    let (stem, keys) = (layout.stem(scope), layout.public_keys(scope));
+    let (mut after, mut changed) = (since, Vec::new());
     loop {
         // What has changed since the sweep is listed as well.
         let page = live.changed(&stem, after, PAGE).await?;
         let is_last = page.len() < PAGE;
         after = page.last().map_or(after, |(_, revision)| *revision);
-        changed.extend(page.into_iter().map(|(id, revision)| (layout.public_key(scope, &id), revision)));
+        changed.extend(page.into_iter().map(|(id, revision)| (keys.of(&id), revision)));
         if is_last {
             return Ok(Digest { revision: version, count: usize::try_from(count).unwrap_or(usize::MAX), changed });
         }

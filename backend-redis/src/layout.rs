@@ -52,15 +52,25 @@ impl Layout {
         self.space.key(key).split_off(self.space.service_prefix(&key.service).len())
     }
 
-    /// What precedes the ids of a scope in the keys that the engine is given.
-    ///
-    /// An id that is no text is kept recognisable for the report.
-    pub(crate) fn public_key(&self, scope: &Scope, id: &[u8]) -> String {
-        let id = String::from_utf8_lossy(id);
+    /// The keys that the engine is given for the ids of a scope.
+    pub(crate) fn public_keys(&self, scope: &Scope) -> PublicKeys {
         match scope {
-            Scope::Service(service) => format!("{}{id}", self.space.service_prefix(service)),
-            Scope::Names => format!("{}{id}/{PRESENT}", self.space.root()),
+            Scope::Service(service) => PublicKeys { head: self.space.service_prefix(service), tail: String::new() },
+            Scope::Names => PublicKeys { head: self.space.root(), tail: format!("/{PRESENT}") },
         }
+    }
+}
+
+/// Makes keys of the common layout.
+pub(crate) struct PublicKeys {
+    head: String,
+    tail: String,
+}
+
+impl PublicKeys {
+    /// The key of an id. One that is no text is kept recognisable for the report.
+    pub(crate) fn of(&self, id: &[u8]) -> String {
+        [&self.head, &*String::from_utf8_lossy(id), &self.tail].concat()
     }
 }
 
@@ -85,7 +95,7 @@ mod tests {
         assert_eq!(layout.stem(&Scope::Names), "{/a%7Bx%7Db}:names");
         assert_eq!(layout.id(&key), "10.0.0.5%3A9000");
         assert_eq!(
-            layout.public_key(&Scope::Service(key.service.clone()), layout.id(&key).as_bytes()),
+            layout.public_keys(&Scope::Service(key.service.clone())).of(layout.id(&key).as_bytes()),
             layout.space.key(&key)
         );
     }
@@ -101,7 +111,7 @@ mod tests {
     #[test]
     fn a_listed_service_reads_back_as_its_name() {
         let layout = layout("");
-        let public = layout.public_key(&Scope::Names, layout.segment("pay/v2 ü").as_bytes());
+        let public = layout.public_keys(&Scope::Names).of(layout.segment("pay/v2 ü").as_bytes());
         assert_eq!(layout.space.parse(&public).unwrap().service.as_ref(), "pay/v2 ü");
     }
 }

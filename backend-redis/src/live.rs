@@ -7,8 +7,8 @@ use std::time::Duration;
 use discovery_core::Result;
 use redis::Cmd;
 
-use crate::cluster::Cluster;
-use crate::node::{Node, Subscription};
+use crate::cluster::{Bounds, Cluster};
+use crate::node::{Listing, Node, Subscription};
 use crate::notice::Id;
 use crate::script::Answer;
 
@@ -17,6 +17,8 @@ pub(crate) struct Live {
     servers: Servers,
     /// How long what is done besides, such as keeping the list of services, may take: its server may be another one, and silent.
     pub(crate) glance: Duration,
+    /// How long an answer of a read may take.
+    patience: Duration,
 }
 
 enum Servers {
@@ -26,12 +28,16 @@ enum Servers {
 }
 
 impl Live {
-    pub(crate) fn one(node: Node, glance: Duration) -> Self {
-        Self { servers: Servers::One(Arc::new(node)), glance }
+    pub(crate) fn one(node: Node, bounds: Bounds) -> Self {
+        Self::of(Servers::One(Arc::new(node)), bounds)
     }
 
-    pub(crate) fn many(cluster: Cluster, glance: Duration) -> Self {
-        Self { servers: Servers::Many(cluster), glance }
+    pub(crate) fn many(cluster: Cluster, bounds: Bounds) -> Self {
+        Self::of(Servers::Many(cluster), bounds)
+    }
+
+    fn of(servers: Servers, bounds: Bounds) -> Self {
+        Self { servers, glance: bounds.glance, patience: bounds.patience }
     }
 
     /// The server that has the keys of a stem.
@@ -58,14 +64,14 @@ impl Live {
         self.node("read", stem)?.changed(stem, after, most).await
     }
 
-    /// The lengths of the values of some records; 0 for one that is not there.
-    pub(crate) async fn lengths(&self, stem: &str, ids: &[(Id, u64)]) -> Result<Vec<usize>> {
-        self.node("read", stem)?.lengths(stem, ids).await
+    /// Some of the ids of a scope.
+    pub(crate) async fn list(&self, stem: &str, after: u64, most: usize) -> Result<Listing> {
+        self.node("read", stem)?.list(stem, after, most, self.patience).await
     }
 
-    /// Reads the values of some records, which weigh so much together; `None` for one that is not there.
-    pub(crate) async fn values(&self, stem: &str, ids: &[&Id], weight: usize) -> Result<Vec<Option<Vec<u8>>>> {
-        self.node("read", stem)?.values(stem, ids, weight).await
+    /// Reads the values of some records; `None` for one that is not there.
+    pub(crate) async fn values(&self, stem: &str, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.node("read", stem)?.values(stem, ids, self.patience).await
     }
 
     /// Listens to the changes of a scope, and returns once the server has confirmed it.
@@ -84,8 +90,8 @@ impl Live {
     /// The local address that a server is reached from.
     pub(crate) fn source(&self) -> Option<IpAddr> {
         match &self.servers {
-            Servers::One(node) => node.source,
-            Servers::Many(cluster) => cluster.first()?.source,
+            Servers::One(node) => node.source(),
+            Servers::Many(cluster) => cluster.first()?.source(),
         }
     }
 }

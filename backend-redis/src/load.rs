@@ -1,9 +1,8 @@
 //! Reading a scope: in pages that end at one version, or as a summary.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use discovery_core::store::{RawRecord, Scope};
+use discovery_core::store::{RawChange, RawRecord, Scope, Sink};
 use discovery_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout};
 
@@ -15,7 +14,7 @@ use crate::notice::{Id, Notice};
 use crate::script::Answer;
 use crate::values;
 
-/// Ids a page, so that no request blocks the server for more than a millisecond or so.
+/// Ids a request of the script, so that none blocks the server for more than a millisecond or so.
 pub(crate) const PAGE: usize = 1_000;
 /// How long the notifications of changes made while it was read may take. They came before the last answer on the same connection,
 /// so they are there already unless they were lost.
@@ -43,47 +42,45 @@ impl Summary {
     }
 }
 
-/// A full set at one version.
+/// How a scope was read.
 pub(crate) struct Loaded {
     pub(crate) version: u64,
-    pub(crate) records: Vec<RawRecord>,
+    /// What changed while it was read.
+    pub(crate) since: Vec<RawChange>,
     /// When something has to be swept next.
     pub(crate) due: Option<Instant>,
 }
 
 /// Reads everything in a scope, however large it is, while its changes arrive on `subscription`.
 ///
-/// Ids are read by revision and values after them; what changes meanwhile is told as well. So applying what was told, up to the
+/// Ids are listed first and values are read after them; what changes meanwhile is told as well. So applying what was told, up to the
 /// version that is asked for last, to what was read gives the set at that version exactly.
 pub(crate) async fn load(
     live: &Live,
     layout: &Layout,
     scope: &Scope,
     subscription: &mut Subscription,
+    sink: &dyn Sink,
 ) -> Result<Loaded> {
     let stem = layout.stem(scope);
+    let keys = layout.public_keys(scope);
     let first = sweep(live, layout, scope).await?;
-    let read = values::read(live, &stem, scope).await?;
+    let mut lost = Vec::new();
+    let mut take = |some: Vec<(Id, Option<Vec<u8>>)>| {
+        let (there, gone): (Vec<_>, Vec<_>) = some.into_iter().partition(|(_, value)| value.is_some());
+        lost.extend(gone.into_iter().map(|(id, _)| id));
+        // Each is at least as new as the version that was asked for first, and what is newer is told.
+        let records = there.into_iter().filter_map(|(id, value)| {
+            Some(RawRecord { key: keys.of(&id), revision: first.version, value: value? })
+        });
+        sink.part(records.collect());
+    };
+    let (lowest, highest) = values::read(live, &stem, scope, &mut take).await?;
     let last = sweep(live, layout, scope).await?;
-    let due = last.first.map(|first| Instant::now() + first);
-    let raw = |id: Id, revision, value| RawRecord { key: layout.public_key(scope, &id), revision, value };
-    if last.version < first.version {
-        return Err(gap(&stem, "the server lost its data while it was read"));
+    if lowest < first.version || highest > last.version {
+        return Err(gap(&stem, "the server lost its data while it was read, or what was read is another one's"));
     }
-    if first.version == last.version {
-        let mut lost = Vec::new();
-        let mut records = Vec::with_capacity(read.len());
-        for (id, (revision, value)) in read {
-            match value {
-                Some(value) => records.push(raw(id, revision, value)),
-                None => lost.push(id),
-            }
-        }
-        purge(live, &stem, &lost).await?;
-        return Ok(Loaded { version: last.version, records, due });
-    }
-    let mut known: HashMap<_, _> = read.into_iter().collect();
-    let mut version = first.version;
+    let (mut version, mut since) = (first.version, Vec::new());
     while version < last.version {
         let Ok(Some(message)) = timeout(CATCH_UP, subscription.inbox.next()).await else {
             return Err(gap(&stem, "changes made while it was read were not told"));
@@ -93,18 +90,13 @@ pub(crate) async fn load(
             return Err(gap(&stem, "changes made while it was read were not told"));
         }
         version = notice.version;
-        match notice.value {
-            Some(value) => known.insert(notice.id, (notice.version, Some(value))),
-            None => known.remove(&notice.id),
-        };
+        since.push(notice.change(&keys));
     }
-    let lost: Vec<_> = known.extract_if(|_, (_, value)| value.is_none()).map(|(id, _)| id).collect();
     purge(live, &stem, &lost).await?;
-    let records = known.into_iter().map(|(id, (revision, value))| raw(id, revision, value.unwrap_or_default()));
-    Ok(Loaded { version, records: records.collect(), due })
+    Ok(Loaded { version, since, due: last.first.map(|first| Instant::now() + first) })
 }
 
-/// Takes out what was deleted by hand, which is told like any other removal.
+/// Takes out what was deleted by hand and not removed since, which is told like any other removal.
 async fn purge(live: &Live, stem: &str, ids: &[Id]) -> Result<()> {
     for some in ids.chunks(PAGE) {
         let call = live.call("purge", stem, |call| {

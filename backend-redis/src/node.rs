@@ -1,5 +1,6 @@
-//! One connection to one server: requests and notifications.
+//! One server: a connection for requests and notifications, and one for reading sets.
 
+mod line;
 mod reads;
 mod subscription;
 
@@ -8,19 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use discovery_core::{Error, ErrorKind, Result};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, Script, Value};
-use tokio::net::TcpStream;
-use tokio::sync::{RwLock, Semaphore};
-use tokio::task::AbortHandle;
+use redis::{Cmd, FromRedisValue, RedisError, Script, Value};
+use tokio::sync::RwLock;
 
 use crate::error::{Elsewhere, classify, elsewhere, is_unknown_script, needs_cluster};
 use crate::pushes::Pushes;
 use crate::script::{Answer, TEXT, out_of_step};
 use crate::settings::Way;
-use crate::tls;
 
-use reads::IN_FLIGHT;
+use line::Line;
+use reads::Reader;
+pub(crate) use reads::Listing;
 pub(crate) use subscription::{PubSub, Subscription};
 
 /// Why the map of the Cluster may be wrong.
@@ -32,16 +31,16 @@ pub(crate) enum Doubt {
     Down,
 }
 
-/// A connection that has answered.
+/// A server that has answered.
 pub(crate) struct Node {
     pub(crate) host: String,
-    connection: MultiplexedConnection,
+    way: Arc<Way>,
+    line: Line,
+    reader: Reader,
     pushes: Arc<Pushes>,
     /// Whoever subscribes shares it, whoever unsubscribes has it alone: otherwise a watch that is closed could silence one that is
     /// opened at the same moment.
     gate: RwLock<()>,
-    /// What is under way, in blocks. Fair, so a small set waits for a few requests of a large one and not for all.
-    room: Semaphore,
     pubsub: PubSub,
     script: Script,
     /// Tells one question from another; only uniqueness counts, so any ordering does.
@@ -50,44 +49,30 @@ pub(crate) struct Node {
     fault: OnceLock<Error>,
     /// Why the Cluster's map may be wrong. Written by requests, and by whoever has read the map.
     doubt: Mutex<Option<Doubt>>,
-    /// The local address that the host is reached from.
-    pub(crate) source: Option<IpAddr>,
-    /// Owned, so that it ends with the connection.
-    driver: AbortHandle,
 }
 
 impl Node {
     /// Dials a host and logs in.
-    pub(crate) async fn open(host: &str, way: &Way, pubsub: PubSub) -> Result<Self> {
-        let failed = |error: RedisError| classify(error, "connect to", host);
-        let stream = TcpStream::connect(host).await.map_err(|error| failed(error.into()))?;
-        // Requests are small and wait for their answers; Nagle's algorithm would hold them back.
-        stream.set_nodelay(true).map_err(|error| failed(error.into()))?;
-        let source = stream.local_addr().ok().map(|address| address.ip());
+    pub(crate) async fn open(host: &str, way: &Arc<Way>, pubsub: PubSub) -> Result<Self> {
         let pushes = Arc::new(Pushes::default());
-        let inlet = pushes.clone();
-        let config = AsyncConnectionConfig::new()
-            // Every request has the engine's deadline; the client's own, half a second, is too short for a large set.
-            .set_response_timeout(None)
-            .set_push_sender(move |push| {
-                inlet.take(push);
-                Ok::<(), ()>(())
-            });
-        let (connection, driver) = match &way.tls {
-            None => start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?),
-            Some(files) => {
-                let stream = tls::wrap(files, host, stream).await?;
-                start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?)
-            }
-        };
-        let (nonce, fault, gate) = (AtomicU64::new(0), OnceLock::new(), RwLock::new(()));
-        let (host, script, room) = (host.to_owned(), Script::new(TEXT), Semaphore::new(IN_FLIGHT));
-        let doubt = Mutex::default();
-        Ok(Self { host, connection, pushes, gate, room, pubsub, script, nonce, fault, doubt, source, driver })
+        let line = Line::dial(host, way, Some(pushes.clone())).await?;
+        Ok(Self {
+            host: host.to_owned(),
+            way: way.clone(),
+            line,
+            reader: Reader::default(),
+            pushes,
+            gate: RwLock::new(()),
+            pubsub,
+            script: Script::new(TEXT),
+            nonce: AtomicU64::new(0),
+            fault: OnceLock::new(),
+            doubt: Mutex::default(),
+        })
     }
 
     /// Dials a host, logs in, and sees that it is a master ready for work.
-    pub(crate) async fn ready(host: &str, way: &Way, pubsub: PubSub) -> Result<Self> {
+    pub(crate) async fn ready(host: &str, way: &Arc<Way>, pubsub: PubSub) -> Result<Self> {
         let node = Self::open(host, way, pubsub).await?;
         node.ping().await?;
         node.prepare().await?;
@@ -181,13 +166,18 @@ impl Node {
         *self.lock_doubt() = None;
     }
 
+    /// The local address that the host is reached from.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.line.source
+    }
+
     fn lock_doubt(&self) -> std::sync::MutexGuard<'_, Option<Doubt>> {
         self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the connection: what waits on it fails, and what listens on it hears that continuity is lost.
     pub(crate) fn end(&self) {
-        self.driver.abort();
+        self.line.end();
         self.pushes.end();
     }
 
@@ -207,19 +197,6 @@ impl Node {
     }
 
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
-        command.query_async(&mut self.connection.clone()).await
-    }
-}
-
-/// Lets a task drive the connection.
-fn start(
-    (connection, driver): (MultiplexedConnection, impl Future<Output = ()> + Send + 'static),
-) -> (MultiplexedConnection, AbortHandle) {
-    (connection, tokio::spawn(driver).abort_handle())
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.driver.abort();
+        self.line.ask(command).await
     }
 }

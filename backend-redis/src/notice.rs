@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use discovery_core::store::{RawChange, RawRecord};
+
+use crate::layout::PublicKeys;
+
 /// The id of a record as it is in Redis: whatever somebody wrote there by hand, and in this layout ASCII.
 pub(crate) type Id = Vec<u8>;
 
@@ -35,6 +39,15 @@ impl Notice {
         };
         let ttl = (ttl > 0).then(|| Duration::from_millis(ttl));
         words.next().is_none().then(|| Self { before, version, ttl, id: id.to_vec(), value })
+    }
+
+    /// The change as the engine takes it.
+    pub(crate) fn change(self, keys: &PublicKeys) -> RawChange {
+        let key = keys.of(&self.id);
+        match self.value {
+            Some(value) => RawChange::Put(RawRecord { key, revision: self.version, value }),
+            None => RawChange::Delete(key, self.version),
+        }
     }
 }
 

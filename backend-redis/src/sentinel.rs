@@ -1,5 +1,7 @@
 //! Asking a Sentinel who the master is.
 
+use std::sync::Arc;
+
 use discovery_core::{Error, ErrorKind, Result};
 
 use crate::error::classify;
@@ -7,7 +9,7 @@ use crate::node::{Node, PubSub};
 use crate::settings::Way;
 
 /// The address of the master with this name, as one Sentinel sees it. It may be wrong during a failover; the server itself is asked next.
-pub(crate) async fn master(sentinel: &str, way: &Way, name: &str) -> Result<String> {
+pub(crate) async fn master(sentinel: &str, way: &Arc<Way>, name: &str) -> Result<String> {
     let node = Node::open(sentinel, way, PubSub::Plain).await?;
     let question = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).to_owned();
     let answer: Option<(String, u16)> =

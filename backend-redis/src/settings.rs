@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     /// The way into the servers.
     pub(crate) way: Arc<Way>,
     /// The way into the Sentinels, which have accounts of their own.
-    pub(crate) sentinel_way: Way,
+    pub(crate) sentinel_way: Arc<Way>,
 }
 
 /// How to get into a server. It holds the password, so it has no `Debug`.
@@ -87,7 +87,7 @@ impl Settings {
             login = login.set_db(database);
         }
         let way = Arc::new(Way { login, tls: tls.clone() });
-        let sentinel_way = Way { login: sentinel_login, tls };
+        let sentinel_way = Arc::new(Way { login: sentinel_login, tls });
         Ok(Self { hosts: url.hosts(port)?, topology, prefix: prefix.to_owned(), way, sentinel_way })
     }
 }

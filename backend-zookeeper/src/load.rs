@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use discovery_core::store::{Digest, Scope};
 use discovery_core::{Error, ErrorKind, Result};
-use futures_util::stream::{self, FuturesOrdered};
+use futures_util::stream::{self, FuturesOrdered, TryChunksError};
 use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 use zookeeper_client::{Error as ClientError, MultiReadResult, Stat};
@@ -56,19 +56,36 @@ pub(crate) async fn list(live: &Live, path: &str) -> Result<Option<(Vec<String>,
 
 /// Reads any number of nodes, and answers in their order.
 pub(crate) async fn read(live: &Live, paths: &[String]) -> Result<Vec<Found>, ClientError> {
+    let mut all = Vec::with_capacity(paths.len());
+    read_in_pages(live, paths, &mut |page| all.extend(page)).await?;
+    Ok(all)
+}
+
+/// Reads any number of nodes, and gives them away page by page in their order, while the next pages are on their way.
+pub(crate) async fn read_in_pages(
+    live: &Live,
+    paths: &[String],
+    take: &mut (dyn FnMut(Vec<Found>) + Send),
+) -> Result<(), ClientError> {
     if !live.server.reads_many() {
-        let request = |at: usize| async move { understand(patiently(live, live.client.get_data(&paths[at])).await) };
-        return each(paths.len(), request).await;
+        let read = |at: usize| async move { understand(patiently(live, live.client.get_data(&paths[at])).await) };
+        let mut pages = stream::iter(0..paths.len()).map(read).buffered(AT_ONCE).try_chunks(AT_ONCE);
+        while let Some(page) = pages.next().await {
+            take(page.map_err(|TryChunksError(_, error)| error)?);
+        }
+        return Ok(());
     }
     let (sample, rest) = paths.split_at(paths.len().min(SAMPLE));
-    let mut found = read_page(live, sample).await?;
+    let found = read_page(live, sample).await?;
     if rest.is_empty() {
-        return Ok(found);
+        take(found);
+        return Ok(());
     }
     let largest = found.iter().map(size).max().unwrap_or(1);
     let longest = paths.iter().map(String::len).max().unwrap_or(1);
     let page = PAGE.min(ANSWER / largest).min(REQUEST / longest).max(1);
     let (mut rest, mut pages) = (rest.chunks(page), FuturesOrdered::new());
+    take(found);
     loop {
         while pages.len() < AHEAD
             && let Some(next) = rest.next()
@@ -76,8 +93,8 @@ pub(crate) async fn read(live: &Live, paths: &[String]) -> Result<Vec<Found>, Cl
             pages.push_back(read_page(live, next));
         }
         match pages.try_next().await? {
-            Some(page) => found.extend(page),
-            None => return Ok(found),
+            Some(page) => take(page),
+            None => return Ok(()),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What a subscription knows of the records of one service.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use discovery_core::store::{RawChange, RawRecord};
 
@@ -13,9 +14,9 @@ use crate::tree::id_of;
 pub(crate) struct Members {
     /// The path of the service's node.
     base: String,
-    /// By name; `None` for a node that is no record.
-    nodes: HashMap<String, Option<Stamp>>,
     ids: BTreeMap<String, Identity>,
+    /// The names of nodes that are no records.
+    others: HashSet<String>,
     /// When a node came or went last, as far as the names were compared.
     changed: i64,
     /// The last id whose version was compared.
@@ -33,63 +34,65 @@ struct Stamp {
 /// An id with at least one node.
 #[derive(Debug, Default)]
 struct Identity {
-    names: BTreeSet<String>,
+    /// Nearly always one.
+    nodes: Vec<(Arc<str>, Stamp)>,
     /// The node that was shown last, and the transaction that wrote it.
-    shown: Option<(String, i64)>,
+    shown: Option<(Arc<str>, i64)>,
     revision: u64,
 }
 
+impl Identity {
+    fn stamp(&self, name: &str) -> Option<Stamp> {
+        self.nodes.iter().find(|(known, _)| **known == *name).map(|(_, stamp)| *stamp)
+    }
+
+    fn put(&mut self, name: &Arc<str>, stamp: Stamp) {
+        match self.nodes.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = stamp,
+            None => self.nodes.push((name.clone(), stamp)),
+        }
+    }
+}
+
+/// The values that were read, by the names of their nodes.
+type Values = HashMap<Arc<str>, Vec<u8>>;
+
 impl Members {
     pub(crate) fn new(base: String, changed: i64) -> Self {
-        let (nodes, ids, suspects) = (HashMap::new(), BTreeMap::new(), HashMap::new());
-        Self { base, nodes, ids, changed, compared: String::new(), suspects }
+        let (ids, others, suspects) = (BTreeMap::new(), HashSet::new(), HashMap::new());
+        Self { base, ids, others, changed, compared: String::new(), suspects }
+    }
+
+    /// What a node is known to be: a record, or `Some(None)` for something else.
+    fn known(&self, name: &str) -> Option<Option<Stamp>> {
+        match self.ids.get(id_of(name)).and_then(|identity| identity.stamp(name)) {
+            Some(stamp) => Some(Some(stamp)),
+            None => self.others.contains(name).then_some(None),
+        }
     }
 
     /// Takes in what was read, and answers what changed by it, and which nodes have to be read besides: those that count again because a
     /// newer one is gone.
     pub(crate) fn apply(&mut self, read: Vec<(String, Found)>) -> (Vec<RawChange>, Vec<String>) {
-        let mut values = HashMap::new();
-        let (mut touched, mut changes) = (BTreeSet::new(), Vec::new());
+        let mut values = Values::with_capacity(read.len());
+        let (mut touched, mut changes) = (Vec::with_capacity(read.len()), Vec::new());
         for (name, found) in read {
-            let id = id_of(&name).to_owned();
-            let suspect = self.suspects.remove(&name);
-            let known = self.nodes.get(&name).copied().flatten();
-            let gone = matches!(found, Found::Gone);
-            let stamp = match found {
-                Found::Gone | Found::Parent | Found::Superseded(_) => None,
-                // What it was before stays; if nothing is known of it, it counts as unreadable.
-                Found::Denied => {
-                    values.entry(name.clone()).or_insert_with(Vec::new);
-                    Some(known.unwrap_or_default())
-                }
-                Found::Record(value, stat) => {
-                    values.insert(name.clone(), value);
-                    Some(Stamp { created: stat.czxid, written: stat.mzxid })
-                }
-            };
-            if let Some(written) = suspect.filter(|_| gone) {
-                match self.ids.get_mut(&id) {
+            let name: Arc<str> = name.into();
+            if let (Some(written), Found::Gone) = (self.suspects.remove(&*name), &found) {
+                match self.ids.get_mut(id_of(&name)) {
                     Some(identity) => identity.revision = identity.revision.max(written),
                     // It came and went without being told of. Reconciliation has seen it, and would miss it for ever.
-                    None => changes.push(RawChange::Delete(format!("{}/{id}", self.base), written + 1)),
+                    None => changes.push(RawChange::Delete(format!("{}/{}", self.base, id_of(&name)), written + 1)),
                 }
             }
-            let names = &mut self.ids.entry(id.clone()).or_default().names;
-            if stamp.is_some() {
-                names.insert(name.clone())
-            } else {
-                names.remove(&name)
-            };
-            if gone {
-                self.nodes.remove(&name)
-            } else {
-                self.nodes.insert(name, stamp)
-            };
-            touched.insert(id);
+            self.note(&name, found, &mut values);
+            touched.push(name);
         }
+        touched.sort_by(|a, b| id_of(a).cmp(id_of(b)));
+        touched.dedup_by(|a, b| id_of(a) == id_of(b));
         let mut missing = Vec::new();
-        for id in touched {
-            match self.show(&id, &mut values) {
+        for name in touched {
+            match self.show(id_of(&name), &mut values) {
                 Shown::Changed(change) => changes.push(change),
                 Shown::Unread(name) => missing.push(name),
                 Shown::Same => {}
@@ -98,25 +101,63 @@ impl Members {
         (changes, missing)
     }
 
-    /// Decides which node of an id counts.
-    fn show(&mut self, id: &str, values: &mut HashMap<String, Vec<u8>>) -> Shown {
-        let Some(identity) = self.ids.get_mut(id) else { return Shown::Same };
-        let stamp = |name: &String| self.nodes.get(name).copied().flatten().unwrap_or_default();
-        let key = format!("{}/{id}", self.base);
-        let Some(newest) = identity.names.iter().max_by_key(|name| stamp(name).created) else {
-            let gone = self.ids.remove(id).filter(|identity| identity.shown.is_some());
-            return gone.map_or(Shown::Same, |gone| Shown::Changed(RawChange::Delete(key, gone.revision + 1)));
+    /// Remembers what a node is.
+    fn note(&mut self, name: &Arc<str>, found: Found, values: &mut Values) {
+        let id = id_of(name);
+        let stamp = match found {
+            Found::Record(value, stat) => {
+                values.insert(name.clone(), value);
+                Stamp { created: stat.czxid, written: stat.mzxid }
+            }
+            // What it was before stays; if nothing is known of it, it counts as unreadable.
+            Found::Denied => {
+                values.entry(name.clone()).or_default();
+                self.ids.get(id).and_then(|identity| identity.stamp(name)).unwrap_or_default()
+            }
+            Found::Gone | Found::Parent | Found::Superseded(_) => {
+                if let Some(identity) = self.ids.get_mut(id) {
+                    identity.nodes.retain(|(known, _)| known != name);
+                }
+                if matches!(found, Found::Gone) {
+                    self.others.remove(&**name);
+                } else {
+                    self.others.insert((**name).to_owned());
+                }
+                return;
+            }
         };
-        let next = (newest.clone(), stamp(newest).written);
+        if !self.others.is_empty() {
+            self.others.remove(&**name);
+        }
+        match self.ids.get_mut(id) {
+            Some(identity) => identity.put(name, stamp),
+            None => {
+                let identity = Identity { nodes: vec![(name.clone(), stamp)], ..Identity::default() };
+                self.ids.insert(id.to_owned(), identity);
+            }
+        }
+    }
+
+    /// Decides which node of an id counts.
+    fn show(&mut self, id: &str, values: &mut Values) -> Shown {
+        let Some(identity) = self.ids.get_mut(id) else { return Shown::Same };
+        let key = || format!("{}/{id}", self.base);
+        // Of several that were created in one transaction the last name counts.
+        let newest = identity.nodes.iter().max_by_key(|(name, stamp)| (stamp.created, name));
+        let Some((newest, stamp)) = newest else {
+            let gone = self.ids.remove(id).filter(|identity| identity.shown.is_some());
+            return gone.map_or(Shown::Same, |gone| Shown::Changed(RawChange::Delete(key(), gone.revision + 1)));
+        };
+        let next = (newest.clone(), stamp.written);
         if identity.shown.as_ref() == Some(&next) {
             return Shown::Same;
         }
-        let Some(value) = values.remove(newest) else { return Shown::Unread(next.0) };
+        let Some(value) = values.remove(newest) else { return Shown::Unread(newest.to_string()) };
         // An older node that counts again was written before the one that is gone. Its return is newer, and so is its revision: the
         // removal was a transaction of its own, so the next number is still below whatever is written later.
         identity.revision = next.1.unsigned_abs().max(identity.revision + 1);
         identity.shown = Some(next);
-        Shown::Changed(RawChange::Put(RawRecord { key, revision: identity.revision, value }))
+        Shown::Changed(RawChange::Put(RawRecord { key: key(), revision: identity.revision, value }))
     }
 
     /// How many records there are.
@@ -131,10 +172,11 @@ impl Members {
 
     /// Compares names of a time: how many records they are, and which of them are not known.
     pub(crate) fn compare(&mut self, names: &[String], changed: i64) -> (usize, Vec<String>) {
-        let records = names.iter().filter(|name| !matches!(self.nodes.get(*name), Some(None)));
+        let records = names.iter().filter(|name| !matches!(self.known(name), Some(None)));
         let count = records.map(|name| id_of(name)).collect::<HashSet<_>>().len();
-        let unknown: Vec<_> = names.iter().filter(|name| !self.nodes.contains_key(*name)).cloned().collect();
-        if unknown.is_empty() && names.len() == self.nodes.len() {
+        let unknown: Vec<_> = names.iter().filter(|name| self.known(name).is_none()).cloned().collect();
+        let nodes = self.others.len() + self.ids.values().map(|identity| identity.nodes.len()).sum::<usize>();
+        if unknown.is_empty() && names.len() == nodes {
             self.changed = changed;
         }
         (count, unknown)
@@ -148,7 +190,8 @@ impl Members {
             page = self.ids.iter().take(length).collect();
         }
         let last = page.last().map_or_else(String::new, |(id, _)| (*id).clone());
-        let names = page.into_iter().filter_map(|(_, identity)| Some(identity.shown.as_ref()?.0.clone())).collect();
+        let shown = page.into_iter().filter_map(|(_, identity)| identity.shown.as_ref());
+        let names = shown.map(|(name, _)| name.to_string()).collect();
         self.compared = last;
         names
     }
@@ -158,9 +201,9 @@ impl Members {
         self.suspects.clear();
         let mut differing = Vec::new();
         for (name, found) in names.iter().zip(found) {
-            let known = self.nodes.get(name);
+            let known = self.known(name);
             let differs = match found {
-                Found::Record(_, stat) => known.copied().flatten().is_none_or(|known| known.written != stat.mzxid),
+                Found::Record(_, stat) => known.flatten().is_none_or(|known| known.written != stat.mzxid),
                 Found::Gone => known.is_some(),
                 Found::Superseded(_) | Found::Parent | Found::Denied => false,
             };

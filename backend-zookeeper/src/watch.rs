@@ -3,14 +3,14 @@
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use discovery_core::store::{RawChange, RawRecord, Scope, Sink};
+use discovery_core::store::{RawChange, Scope, Sink};
 use discovery_core::{Error, ErrorKind};
 use zookeeper_client::Error as ClientError;
 
 use crate::children::{Children, Read};
 use crate::connection::{Live, Watches};
 use crate::error::classify;
-use crate::load::{Found, list, patiently, read};
+use crate::load::{Found, list, patiently, read, read_in_pages};
 use crate::members::Members;
 use crate::roster::{Names, Roster, add, is_unsure, load};
 use crate::routes::Subscription;
@@ -51,16 +51,16 @@ pub(crate) async fn follow(live: &Live, tree: &Tree, scope: &Scope, sink: &dyn S
 
 async fn deliver(live: &Live, base: &str, scope: &Scope, sink: &dyn Sink) -> Result<(), ClientError> {
     let mut news = News::open(live, base, scope).await?;
-    let (known, revision, records) = match scope {
-        Scope::Service(_) => news.load_service().await?,
+    let (known, revision) = match scope {
+        Scope::Service(_) => news.load_service(sink).await?,
         Scope::Names => {
             let roster = Roster::new(base.to_owned(), news.load_names().await?);
-            let records = roster.records();
-            (Known::Names(Mutex::new(roster)), 1, records)
+            sink.part(roster.records());
+            (Known::Names(Mutex::new(roster)), 1)
         }
     };
     let followed = Followed::new(live, scope, known);
-    sink.full(revision, records);
+    sink.full(revision, Vec::new());
     while let Some(read) = news.next().await? {
         let (mut changes, more) = followed.known.apply(read);
         news.look_at(more);
@@ -114,36 +114,36 @@ impl<'a> News<'a> {
                     },
                     besides => besides,
                 };
-                let found = read_below(live, base, &names).await?;
+                let found = read(live, &paths(base, &names)).await?;
                 Ok(Some(names.into_iter().zip(found).collect()))
             }
             Self::Children(children) => children.next().await,
         }
     }
 
-    async fn read(&mut self, names: &[String]) -> Result<Vec<Found>, ClientError> {
-        match self {
-            Self::Recursive { live, base, .. } => read_below(live, base, names).await,
-            Self::Children(children) => children.read(names).await,
-        }
-    }
-
     /// Reads the set of a service. Its revision is when a record came or went last: whatever happens later has a higher one, also if it
     /// happens before all records are read.
-    async fn load_service(&mut self) -> Result<(Known, u64, Vec<RawRecord>), ClientError> {
+    async fn load_service(&mut self, sink: &dyn Sink) -> Result<(Known, u64), ClientError> {
         let (base, (names, changed)) = match self {
             Self::Recursive { live, base, .. } => (*base, list(live, base).await?.unwrap_or_default()),
             Self::Children(children) => (children.base(), children.all().await?),
         };
-        let found = self.read(&names).await?;
         let mut members = Members::new(base.to_owned(), changed);
-        let (changes, _) = members.apply(names.into_iter().zip(found).collect());
-        let records = changes.into_iter().filter_map(|change| match change {
-            RawChange::Put(record) => Some(record),
-            RawChange::Delete(..) => None,
-        });
-        let records = records.collect();
-        Ok((Known::Service(Mutex::new(members)), changed.unsigned_abs(), records))
+        let mut unread = names.iter();
+        let mut take = |found: Vec<Found>| {
+            let read = found.into_iter().zip(unread.by_ref()).map(|(found, name)| (name.clone(), found));
+            let (changes, _) = members.apply(read.collect());
+            let records = changes.into_iter().filter_map(|change| match change {
+                RawChange::Put(record) => Some(record),
+                RawChange::Delete(..) => None,
+            });
+            sink.part(records.collect());
+        };
+        match self {
+            Self::Recursive { live, base, .. } => read_in_pages(live, &paths(base, &names), &mut take).await?,
+            Self::Children(children) => take(children.read(&names).await?),
+        }
+        Ok((Known::Service(Mutex::new(members)), changed.unsigned_abs()))
     }
 
     async fn load_names(&mut self) -> Result<Names, ClientError> {
@@ -160,9 +160,8 @@ impl<'a> News<'a> {
     }
 }
 
-async fn read_below(live: &Live, base: &str, names: &[String]) -> Result<Vec<Found>, ClientError> {
-    let paths: Vec<_> = names.iter().map(|name| format!("{base}/{name}")).collect();
-    read(live, &paths).await
+fn paths(base: &str, names: &[String]) -> Vec<String> {
+    names.iter().map(|name| format!("{base}/{name}")).collect()
 }
 
 fn revision_of(change: &RawChange) -> u64 {

@@ -89,7 +89,8 @@ impl Store for Fixed {
             Scope::Service(service) => self.records(service),
             Scope::Names => Vec::new(),
         };
-        sink.full(1, records);
+        sink.part(records);
+        sink.full(1, Vec::new());
         std::future::pending().await
     }
 

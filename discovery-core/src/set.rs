@@ -150,7 +150,14 @@ impl FromIterator<Arc<Instance>> for InstanceSet {
     fn from_iter<I: IntoIterator<Item = Arc<Instance>>>(iter: I) -> Self {
         let mut items: Vec<_> = iter.into_iter().collect();
         items.sort_by(|a, b| a.id().cmp(b.id()));
-        items.dedup_by(|a, b| a.id() == b.id());
+        // Of several with one id the last counts.
+        items.dedup_by(|later, earlier| {
+            let same = later.id() == earlier.id();
+            if same {
+                std::mem::swap(later, earlier);
+            }
+            same
+        });
         let len = items.len();
         let chunks = items.chunks(MAX_CHUNK / 2).map(|chunk| Arc::new(chunk.to_vec())).collect();
         Self { chunks: Arc::new(chunks), len }

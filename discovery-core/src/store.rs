@@ -150,9 +150,13 @@ pub struct Digest {
 
 /// Where [`Store::follow`] delivers. Its methods return at once and never fail.
 pub trait Sink: Send + Sync {
-    /// The whole set at one revision. The first one of a [`Store::follow`] is compared across a gap (W2, W9); a later one is a change
-    /// seen live, for stores that read sets anew on each notification.
-    fn full(&self, revision: u64, records: Vec<RawRecord>);
+    /// Some records of the set that is being read, so that what they say is understood while others are on their way. Nobody sees them
+    /// before the set is [`full`](Self::full); of a key that is given twice the later record counts.
+    fn part(&self, records: Vec<RawRecord>);
+    /// What was given in parts is the whole set at one revision, once the changes made while it was read are applied. The first one of a
+    /// [`Store::follow`] is compared across a gap (W2, W9); a later one is a change seen live, for stores that read sets anew on each
+    /// notification. What was given in parts by a `follow` that returned before this is forgotten.
+    fn full(&self, revision: u64, since: Vec<RawChange>);
     /// Notifications, in the store's order where it has one.
     fn changes(&self, revision: u64, changes: Vec<RawChange>);
 }

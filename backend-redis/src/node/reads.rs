@@ -1,81 +1,117 @@
 //! Reading records with plain requests, which cost the server less than its script.
+//!
+//! Sets are read on a connection of their own. A server cuts off a subscriber for whom it has to keep much, 8 MB for a minute or 32 MB
+//! at once (`client-output-buffer-limit pubsub`), and what a record weighs is not known before it is read.
 
-use discovery_core::Result;
-use redis::Value;
-use tokio::sync::SemaphorePermit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use discovery_core::{Error, ErrorKind, Result};
+use redis::{Cmd, FromRedisValue};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::Node;
+use super::line::Line;
 use crate::notice::Id;
 use crate::script::out_of_step;
 
-/// Blocks of bytes that may be under way in answers on one connection, 4 MiB together: half of what a server keeps for a subscriber
-/// that reads slowly, since notifications come on top.
-const BLOCK: usize = 1024;
-pub(super) const IN_FLIGHT: usize = 4 * 1024;
+/// The connection that sets are read on: dialled when one is read, and again when it broke.
+#[derive(Default)]
+pub(super) struct Reader(Mutex<Option<Arc<Line>>>);
+
+/// Some of the ids of a scope, in the order of their last changes.
+pub(crate) struct Listing {
+    /// The version of the scope when they were listed.
+    pub(crate) version: u64,
+    pub(crate) ids: Vec<Id>,
+    /// The version behind which the next ones begin; `None` behind the last.
+    pub(crate) next: Option<u64>,
+}
 
 impl Node {
     /// The ids that changed after a revision, oldest first, and the revision of the change. Listing them needs no script, which would
     /// take three times as long.
     pub(crate) async fn changed(&self, stem: &str, after: u64, most: usize) -> Result<Vec<(Id, u64)>> {
-        let mut read = redis::cmd("ZRANGEBYSCORE");
-        read.arg(format!("{stem}:revisions")).arg(format!("({after}")).arg("+inf");
+        let mut read = by_revision(stem, after);
         read.arg("WITHSCORES").arg("LIMIT").arg(0).arg(most);
         let found: Vec<(Id, f64)> = self.ask(&read).await.map_err(|error| self.judge(error, "read", stem))?;
-        // Versions are whole numbers far below 2^53, which a double holds exactly.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, positive, below 2^53")]
-        Ok(found.into_iter().map(|(id, revision)| (id, revision as u64)).collect())
+        Ok(found.into_iter().map(|(id, revision)| (id, whole(revision))).collect())
     }
 
-    /// The lengths of the values of some records; 0 for one that is not there. Many plain questions in one request are cheaper for the
-    /// server than one script that asks them.
-    pub(crate) async fn lengths(&self, stem: &str, ids: &[(Id, u64)]) -> Result<Vec<usize>> {
-        if ids.is_empty() {
-            return Ok(Vec::new()); // Which would be no request at all.
-        }
-        let mut questions = redis::Pipeline::with_capacity(ids.len());
-        for (id, _) in ids {
-            questions.cmd("STRLEN").arg(place(stem, id));
-        }
-        let mut connection = self.connection.clone();
-        let answers = connection.send_packed_commands(&questions, 0, ids.len()).await;
-        let answers = answers.map_err(|error| self.judge(error, "read", stem))?;
-        if answers.len() != ids.len() {
-            return Err(out_of_step("read", stem));
-        }
-        let length = |answer| match answer {
-            Value::Int(length) => usize::try_from(length).map_err(|_| out_of_step("read", stem)),
-            // What is no string is there all the same; reading it shows that it has no value.
-            Value::ServerError(error) if error.code() == "WRONGTYPE" => Ok(0),
-            Value::ServerError(error) => Err(self.judge(error.into(), "read", stem)),
-            _ => Err(out_of_step("read", stem)),
-        };
-        answers.into_iter().map(length).collect()
+    /// The ids that changed after a revision, without their revisions, which would take the server ten times as long.
+    ///
+    /// What changes meanwhile moves to the end. So whatever was up to the next page's beginning when that was asked for is listed here,
+    /// unless it comes later.
+    pub(crate) async fn list(&self, stem: &str, after: u64, most: usize, patience: Duration) -> Result<Listing> {
+        let line = self.reader(stem, patience).await?;
+        let (mut version, mut last, mut ids) = (redis::cmd("GET"), by_revision(stem, after), by_revision(stem, after));
+        version.arg(format!("{stem}:version"));
+        last.arg("WITHSCORES").arg("LIMIT").arg(most.saturating_sub(1)).arg(1);
+        ids.arg("LIMIT").arg(0).arg(most);
+        // Sent in this order, and answered in it.
+        let (version, last, ids): (Option<u64>, Vec<(Id, f64)>, _) = tokio::try_join!(
+            self.read(&line, stem, &version, patience),
+            self.read(&line, stem, &last, patience),
+            self.read(&line, stem, &ids, patience),
+        )?;
+        let next = last.first().map(|(_, revision)| whole(*revision));
+        Ok(Listing { version: version.unwrap_or(0), ids, next })
     }
 
-    /// Waits until so many bytes more may be under way.
-    async fn room(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let blocks = (bytes / BLOCK + 1).min(IN_FLIGHT);
-        // The semaphore is never closed.
-        self.room.acquire_many(u32::try_from(blocks).unwrap_or(u32::MAX)).await.ok()
-    }
-
-    /// Reads the values of some records, which weigh so much together. A plain request carries no nonce; one that is out of step shows
-    /// by its length or its values.
-    pub(crate) async fn values(&self, stem: &str, ids: &[&Id], weight: usize) -> Result<Vec<Option<Vec<u8>>>> {
-        let _room = self.room(weight).await;
+    /// Reads the values of some records; `None` for one that is not there, or is no string. A plain request carries no nonce; one that is
+    /// out of step shows by its length or its values.
+    pub(crate) async fn values(&self, stem: &str, ids: &[Id], patience: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        let line = self.reader(stem, patience).await?;
         let mut read = redis::cmd("MGET");
         for id in ids {
-            read.arg(place(stem, id));
+            read.arg([stem.as_bytes(), b"/", id].concat());
         }
-        let values: Vec<Option<Vec<u8>>> = self.ask(&read).await.map_err(|error| self.judge(error, "read", stem))?;
-        if values.len() != ids.len() {
-            return Err(out_of_step("read", stem));
+        let values: Vec<_> = self.read(&line, stem, &read, patience).await?;
+        if values.len() == ids.len() { Ok(values) } else { Err(out_of_step("read", stem)) }
+    }
+
+    /// The connection for reading.
+    async fn reader(&self, stem: &str, patience: Duration) -> Result<Arc<Line>> {
+        let mut reader = self.reader.0.lock().await;
+        if let Some(line) = &*reader {
+            return Ok(line.clone());
         }
-        Ok(values)
+        let dialled = timeout(patience, Line::dial(&self.host, &self.way, None)).await;
+        let line = Arc::new(dialled.unwrap_or_else(|_| Err(silent(stem, patience)))?);
+        *reader = Some(line.clone());
+        Ok(line)
+    }
+
+    async fn read<T: FromRedisValue>(&self, line: &Arc<Line>, stem: &str, read: &Cmd, patience: Duration) -> Result<T> {
+        let error = match timeout(patience, line.ask(read)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            // What the server says leaves the connection as it is.
+            Ok(Err(error)) if error.code().is_some() => return Err(self.judge(error, "read", stem)),
+            Ok(Err(error)) => self.judge(error, "read", stem),
+            Err(_) => silent(stem, patience),
+        };
+        let mut reader = self.reader.0.lock().await;
+        if reader.as_ref().is_some_and(|current| Arc::ptr_eq(current, line)) {
+            *reader = None;
+        }
+        line.end();
+        Err(error)
     }
 }
 
-/// The key of a record.
-fn place(stem: &str, id: &[u8]) -> Vec<u8> {
-    [stem.as_bytes(), b"/", id].concat()
+fn by_revision(stem: &str, after: u64) -> Cmd {
+    let mut read = redis::cmd("ZRANGEBYSCORE");
+    read.arg(format!("{stem}:revisions")).arg(format!("({after}")).arg("+inf");
+    read
+}
+
+/// Versions are whole numbers far below 2^53, which a double holds exactly.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, positive, below 2^53")]
+fn whole(revision: f64) -> u64 {
+    revision as u64
+}
+
+fn silent(stem: &str, patience: Duration) -> Error {
+    Error::new(ErrorKind::DeadlineExceeded, "read", stem, format!("no answer within {patience:?}"))
 }

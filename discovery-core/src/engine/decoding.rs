@@ -1,16 +1,11 @@
-//! From what a store holds to instances, on all processors where there is much of it.
+//! From what a store holds to instances.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::num::NonZero;
 use std::sync::Arc;
-use std::thread;
 
 use crate::model::{Key, decode};
 use crate::store::{RawRecord, Store};
 use crate::{Error, ErrorKind, Instance, Result};
-
-/// Fewer records than this are decoded where they are, in a millisecond or two.
-const MANY: usize = 2_000;
 
 /// A record that was believed.
 pub(super) struct Known {
@@ -19,9 +14,6 @@ pub(super) struct Known {
     /// What had to be replaced by a default.
     pub(super) repaired: Option<String>,
 }
-
-/// The hash of a value, and what it says.
-type Read = (u64, Result<Known>);
 
 /// Decodes one record of a service.
 ///
@@ -39,32 +31,6 @@ pub(super) fn decode_one(store: &dyn Store, service: &Arc<str>, record: &RawReco
     let key = Key { service: service.clone(), id: key.id };
     let decoded = decode(&key, &record.value)?;
     Ok(Known { id: key.id, instance: decoded.instance, repaired: decoded.repaired })
-}
-
-/// Decodes records in their order. A set of 10,000 would hold its thread for tens of milliseconds, so other processors help.
-pub(super) fn decode_all(store: &dyn Store, service: &Arc<str>, records: &[RawRecord]) -> Vec<Read> {
-    let decode = |part: &[RawRecord]| -> Vec<Read> {
-        part.iter().map(|record| (hash(&record.value), decode_one(store, service, record))).collect()
-    };
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    if records.len() < MANY || processors == 1 {
-        return decode(records);
-    }
-    let share = records.len().div_ceil(processors).max(MANY / 2);
-    thread::scope(|scope| {
-        let (own, others) = records.split_at(share);
-        let helpers: Vec<_> = others
-            .chunks(share)
-            .map(|part| (part, thread::Builder::new().spawn_scoped(scope, || decode(part))))
-            .collect();
-        let mut all = decode(own);
-        for (part, helper) in helpers {
-            let decoded = helper.ok().and_then(|helper| helper.join().ok());
-            // Where there is no thread to be had.
-            all.extend(decoded.unwrap_or_else(|| decode(part)));
-        }
-        all
-    })
 }
 
 /// A hash of a value, so that one that is read again is known without decoding it.

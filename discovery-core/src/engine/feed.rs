@@ -100,6 +100,7 @@ impl<M: Model> Feed<M> {
         {
             let mut state = self.lock();
             state.gap = true;
+            state.model.forget_parts();
             // The semaphore is never closed.
             state.turn = turn.ok();
         }
@@ -225,12 +226,17 @@ impl<M: Model> Drop for Feed<M> {
 }
 
 impl<M: Model> Sink for Feed<M> {
-    fn full(&self, revision: u64, records: Vec<RawRecord>) {
+    fn part(&self, records: Vec<RawRecord>) {
+        self.lock().model.part(records);
+    }
+
+    fn full(&self, revision: u64, since: Vec<RawChange>) {
         let mut state = self.lock();
         state.read_at = revision;
         let gap = std::mem::replace(&mut state.gap, false);
         state.turn = None;
-        let changed = state.model.full(revision, records, gap);
+        let read = state.model.full(revision, gap);
+        let changed = state.model.changes(revision, since) || read;
         state.counted();
         if changed || !state.freshness.is_live() {
             state.freshness = Freshness::Live;

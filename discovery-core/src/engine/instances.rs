@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::decoding::{decode_all, decode_one, hash};
+use super::decoding::{decode_one, hash};
 use super::ledger::Ledger;
 use super::link::Link;
 use super::model::{Hold, Model};
 use crate::set::InstanceSet;
 use crate::snapshot::{Freshness, Since, Snapshot};
 use crate::store::{RawChange, RawRecord};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Instance};
 
 /// More lines than this for one batch of unreadable records would drown the log; a summary follows instead.
 const MAX_REPORTS: usize = 10;
@@ -31,6 +31,16 @@ struct Entry {
     readable: bool,
 }
 
+/// What the parts of the next full set hold.
+#[derive(Default)]
+struct Parts {
+    entries: HashMap<String, (u64, Entry)>,
+    /// The instances that are not known as they are.
+    instances: Vec<Arc<Instance>>,
+    /// Whether a record could not be read that is not known as such.
+    unread: bool,
+}
+
 pub(super) struct Instances {
     service: Arc<str>,
     link: Arc<Link>,
@@ -38,6 +48,7 @@ pub(super) struct Instances {
     loaded: bool,
     revision: u64,
     ledger: Ledger<Entry>,
+    parts: Parts,
     /// What watchers see: the readable, the last good value of the unreadable, and the held.
     set: InstanceSet,
     unreadable: usize,
@@ -57,6 +68,7 @@ impl Instances {
             loaded: false,
             revision: 0,
             ledger: Ledger::default(),
+            parts: Parts::default(),
             set: InstanceSet::default(),
             unreadable: 0,
             held: HashSet::new(),
@@ -66,46 +78,28 @@ impl Instances {
         }
     }
 
-    /// Takes in one record; the instance goes into the set, and the entry says what the store has.
-    fn read(&mut self, record: &RawRecord, hash: u64, before: Option<Arc<str>>) -> (Entry, bool) {
+    /// Takes in one record, which replaces what `before` said; an instance that is not as it was is new.
+    fn read(&mut self, record: &RawRecord, hash: u64, before: Option<Arc<str>>) -> (Entry, Option<Arc<Instance>>) {
         match decode_one(&*self.link.store, &self.service, record) {
             Ok(decoded) => {
                 self.report_repair(&record.key, decoded.repaired);
-                let (instance, id) = (Arc::new(decoded.instance), decoded.id);
-                let same = self.set.get(&id).is_some_and(|known| **known == *instance);
-                let was_held = self.held.remove(&id);
-                if !same {
-                    self.set.insert(instance);
-                }
-                (Entry { hash, id: Some(id), readable: true }, !same || was_held)
+                (Entry { hash, id: Some(decoded.id), readable: true }, Some(Arc::new(decoded.instance)))
             }
             Err(error) => {
                 self.report(&record.key, &error.to_string());
-                (Entry { hash, id: before, readable: false }, true)
+                (Entry { hash, id: before, readable: false }, None)
             }
         }
     }
 
-    /// Takes in the first set: there is nothing to compare it with, so it is put together at once.
-    fn read_first(&mut self, records: Vec<RawRecord>) {
-        let decoded = decode_all(&*self.link.store, &self.service, &records);
-        let mut instances = Vec::with_capacity(records.len());
-        for (record, (hash, decoded)) in records.into_iter().zip(decoded) {
-            let id = match decoded {
-                Ok(decoded) => {
-                    self.report_repair(&record.key, decoded.repaired);
-                    instances.push(Arc::new(decoded.instance));
-                    Some(decoded.id)
-                }
-                Err(error) => {
-                    self.report(&record.key, &error.to_string());
-                    None
-                }
-            };
-            let entry = Entry { hash, readable: id.is_some(), id };
-            self.ledger.put(record.key, record.revision, entry);
+    /// Puts an instance into the set, and answers whether that changes what watchers see.
+    fn show(&mut self, instance: Arc<Instance>) -> bool {
+        let was_held = self.held.remove(instance.id());
+        if self.set.get(instance.id()).is_some_and(|known| *known == instance) {
+            return was_held;
         }
-        self.set = instances.into_iter().collect();
+        self.set.insert(instance);
+        true
     }
 
     fn report_repair(&mut self, key: &str, repaired: Option<String>) {
@@ -175,28 +169,43 @@ impl Instances {
 impl Model for Instances {
     type View = Snapshot;
 
-    fn full(&mut self, revision: u64, records: Vec<RawRecord>, gap: bool) -> bool {
+    fn part(&mut self, records: Vec<RawRecord>) {
+        for record in records {
+            let hash = hash(&record.value);
+            let entry = match self.ledger.get(&record.key) {
+                Some(known) if known.hash == hash => known.clone(),
+                known => {
+                    let before = known.and_then(|known| known.id.clone());
+                    let (entry, instance) = self.read(&record, hash, before);
+                    self.parts.unread |= instance.is_none();
+                    self.parts.instances.extend(instance);
+                    entry
+                }
+            };
+            self.parts.entries.insert(record.key, (record.revision, entry));
+        }
+    }
+
+    fn forget_parts(&mut self) {
+        self.parts = Parts::default();
+        self.reports_left = MAX_REPORTS;
+    }
+
+    fn full(&mut self, revision: u64, gap: bool) -> bool {
         self.reports_left = MAX_REPORTS;
         let before = self.set.len();
-        let mut old = self.ledger.replace(revision, HashMap::with_capacity(records.len()));
-        let mut effect = !self.loaded;
-        if !self.loaded {
-            self.read_first(records);
-        } else {
-            for record in records {
-                let hash = hash(&record.value);
-                let known = old.remove(&record.key).map(|(_, entry)| entry);
-                let entry = match known {
-                    Some(entry) if entry.hash == hash => entry,
-                    known => {
-                        let (entry, changed) = self.read(&record, hash, known.and_then(|entry| entry.id));
-                        effect |= changed;
-                        entry
-                    }
-                };
-                self.ledger.put(record.key, record.revision, entry);
+        let parts = std::mem::take(&mut self.parts);
+        let mut missing = self.ledger.replace(revision, parts.entries);
+        let mut effect = !self.loaded || parts.unread;
+        if self.loaded {
+            for instance in parts.instances {
+                effect |= self.show(instance);
             }
-            effect |= self.part_with(old, before, gap);
+            missing.retain(|key, _| self.ledger.get(key).is_none());
+            effect |= self.part_with(missing, before, gap);
+        } else {
+            // There is nothing to compare it with, so it is put together at once.
+            self.set = parts.instances.into_iter().collect();
         }
         if self.held.is_empty() {
             self.release = None;
@@ -219,13 +228,14 @@ impl Model for Instances {
                     }
                     let before = self.ledger.get(&record.key).cloned();
                     let was_readable = before.as_ref().is_none_or(|entry| entry.readable);
-                    let (entry, changed) = self.read(&record, hash(&record.value), before.and_then(|entry| entry.id));
+                    let (entry, instance) = self.read(&record, hash(&record.value), before.and_then(|entry| entry.id));
                     match (was_readable, entry.readable) {
                         (true, false) => self.unreadable += 1,
                         (false, true) => self.unreadable -= 1,
                         _ => {}
                     }
-                    effect |= changed || was_readable != entry.readable;
+                    effect |= was_readable != entry.readable;
+                    effect |= instance.is_none_or(|instance| self.show(instance));
                     self.ledger.put(record.key, record.revision, entry);
                 }
                 RawChange::Delete(key, at) => {

@@ -14,8 +14,15 @@ use crate::store::{RawChange, RawRecord};
 pub(super) trait Model: Send + 'static {
     type View: View;
 
-    /// Takes a full set; what differs from before is compared, not merged (W2). Across a gap the brake may hold what vanished (W9).
-    fn full(&mut self, revision: u64, records: Vec<RawRecord>, gap: bool) -> bool;
+    /// Takes some records of the next full set, which are not seen before it.
+    fn part(&mut self, records: Vec<RawRecord>);
+
+    /// Forgets the records of a full set that was never read to its end.
+    fn forget_parts(&mut self);
+
+    /// Takes its parts for the full set; what differs from before is compared, not merged (W2). Across a gap the brake may hold what
+    /// vanished (W9).
+    fn full(&mut self, revision: u64, gap: bool) -> bool;
 
     /// Takes notifications.
     fn changes(&mut self, revision: u64, changes: Vec<RawChange>) -> bool;

@@ -16,13 +16,16 @@ pub(super) struct Names {
     loaded: bool,
     /// The service of each key; `None` for a key of another layout.
     ledger: Ledger<Option<Arc<str>>>,
+    /// The parts of the next full set.
+    parts: Vec<RawRecord>,
     counts: HashMap<Arc<str>, usize>,
     names: Arc<BTreeSet<Arc<str>>>,
 }
 
 impl Names {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, loaded: false, ledger: Ledger::default(), counts: HashMap::new(), names: Arc::default() }
+        let (ledger, parts, counts) = (Ledger::default(), Vec::new(), HashMap::new());
+        Self { store, loaded: false, ledger, parts, counts, names: Arc::default() }
     }
 
     fn add(&mut self, record: RawRecord) -> bool {
@@ -54,12 +57,20 @@ impl Names {
 impl Model for Names {
     type View = ServiceNames;
 
-    fn full(&mut self, revision: u64, records: Vec<RawRecord>, _gap: bool) -> bool {
+    fn part(&mut self, records: Vec<RawRecord>) {
+        self.parts.extend(records);
+    }
+
+    fn forget_parts(&mut self) {
+        self.parts.clear();
+    }
+
+    fn full(&mut self, revision: u64, _gap: bool) -> bool {
         let before = self.names.clone();
         self.ledger.replace(revision, HashMap::new());
         self.counts.clear();
         self.names = Arc::default();
-        for record in records {
+        for record in std::mem::take(&mut self.parts) {
             self.add(record);
         }
         let first = !std::mem::replace(&mut self.loaded, true);

@@ -155,7 +155,8 @@ impl Store for Handle {
         };
         let Some(records) = records else { return denied(&prefix) };
         self.link.count_received(records.iter().map(|record| record.key.len() + record.value.len()).sum());
-        sink.full(revision, records);
+        sink.part(records);
+        sink.full(revision, Vec::new());
         loop {
             let (expiry, news) = {
                 let state = self.store.lock();

@@ -1,5 +1,7 @@
 //! Names of services and ids of instances, and their form inside a store's key.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::{Error, Result};
@@ -40,19 +42,19 @@ pub fn check_name(what: &'static str, name: &str) -> Result<()> {
 }
 
 /// Writes a name as one segment of a key.
-pub(crate) fn encode_segment(name: &str) -> String {
+pub(crate) fn encode_segment(name: &str) -> Cow<'_, str> {
     // ZooKeeper refuses the relative segments `.` and `..`, so their dots are encoded.
     if name.bytes().all(|b| b == b'.') {
-        return "%2E".repeat(name.len());
+        return "%2E".repeat(name.len()).into();
     }
-    utf8_percent_encode(name, RESERVED).to_string()
+    utf8_percent_encode(name, RESERVED).into()
 }
 
 /// Reads a segment back; `None` unless it is exactly what [`encode_segment`] writes.
 ///
 /// Only the canonical form counts, or two different keys could claim to be the same instance.
-pub(crate) fn decode_segment(segment: &str) -> Option<String> {
-    let name = percent_decode_str(segment).decode_utf8().ok()?.into_owned();
+pub(crate) fn decode_segment(segment: &str) -> Option<Cow<'_, str>> {
+    let name = percent_decode_str(segment).decode_utf8().ok()?;
     (!name.is_empty() && encode_segment(&name) == segment).then_some(name)
 }
 
@@ -83,7 +85,8 @@ mod tests {
         fn every_name_survives_the_round_trip(name in "\\PC{1,60}") {
             let segment = encode_segment(&name);
             prop_assert!(!segment.contains('/'));
-            prop_assert_eq!(decode_segment(&segment), Some(name));
+            let read = decode_segment(&segment);
+            prop_assert_eq!(read.as_deref(), Some(&*name));
         }
 
         #[test]

@@ -1,0 +1,72 @@
+//! One connection: dialled, logged in, and driven until it is dropped.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use discovery_core::Result;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+use crate::error::classify;
+use crate::pushes::Pushes;
+use crate::settings::Way;
+use crate::tls;
+
+pub(super) struct Line {
+    connection: MultiplexedConnection,
+    /// The local address that the host is reached from.
+    pub(super) source: Option<IpAddr>,
+    /// Owned, so that it ends with the connection.
+    driver: AbortHandle,
+}
+
+impl Line {
+    /// Dials a host and logs in. Notifications go to `pushes`.
+    pub(super) async fn dial(host: &str, way: &Way, pushes: Option<Arc<Pushes>>) -> Result<Self> {
+        let failed = |error: RedisError| classify(error, "connect to", host);
+        let stream = TcpStream::connect(host).await.map_err(|error| failed(error.into()))?;
+        // Requests are small and wait for their answers; Nagle's algorithm would hold them back.
+        stream.set_nodelay(true).map_err(|error| failed(error.into()))?;
+        let source = stream.local_addr().ok().map(|address| address.ip());
+        // Every request has a deadline of ours; the client's own, half a second, is too short for a large set.
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
+        if let Some(pushes) = pushes {
+            config = config.set_push_sender(move |push| {
+                pushes.take(push);
+                Ok::<(), ()>(())
+            });
+        }
+        let (connection, driver) = match &way.tls {
+            None => start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?),
+            Some(files) => {
+                let stream = tls::wrap(files, host, stream).await?;
+                start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?)
+            }
+        };
+        Ok(Self { connection, source, driver })
+    }
+
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
+        command.query_async(&mut self.connection.clone()).await
+    }
+
+    /// Ends the connection: what waits on it fails.
+    pub(super) fn end(&self) {
+        self.driver.abort();
+    }
+}
+
+/// Lets a task drive the connection.
+fn start(
+    (connection, driver): (MultiplexedConnection, impl Future<Output = ()> + Send + 'static),
+) -> (MultiplexedConnection, AbortHandle) {
+    (connection, tokio::spawn(driver).abort_handle())
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
