@@ -18,7 +18,7 @@ const FIRST_PAGE: i64 = 200;
 /// and larger one is on its way.
 const GROWTH: i64 = 4;
 /// Bytes that a page aims at, so that large records are no burden on the server.
-const PAGE_BYTES: usize = 1024 * 1024;
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Reads everything under a prefix at one revision, however large it is, and answers the revision. Each page may take as long as a
 /// request may.

@@ -64,8 +64,12 @@ impl Node {
     pub(crate) async fn values(&self, stem: &str, ids: &[Id], patience: Duration) -> Result<Vec<Option<Vec<u8>>>> {
         let line = self.reader(stem, patience).await?;
         let mut read = redis::cmd("MGET");
+        let mut key = format!("{stem}/").into_bytes();
+        let stem_length = key.len();
         for id in ids {
-            read.arg([stem.as_bytes(), b"/", id].concat());
+            key.truncate(stem_length);
+            key.extend_from_slice(id);
+            read.arg(&key);
         }
         let values: Vec<_> = self.read(&line, stem, &read, patience).await?;
         if values.len() == ids.len() { Ok(values) } else { Err(out_of_step("read", stem)) }

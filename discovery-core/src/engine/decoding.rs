@@ -1,18 +1,41 @@
-//! From what a store holds to instances.
+//! From what a store holds to instances, beside the reading of it where there is much.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::runtime::Handle;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::model::{Key, decode};
 use crate::store::{RawRecord, Store};
 use crate::{Error, ErrorKind, Instance, Result};
 
+/// Records that are decoded in one go, in half a millisecond. No more than those are decoded where they are.
+const MANY: usize = 400;
+
 /// A record that was believed.
 pub(super) struct Known {
     pub(super) id: Arc<str>,
-    pub(super) instance: Instance,
+    pub(super) instance: Arc<Instance>,
     /// What had to be replaced by a default.
     pub(super) repaired: Option<String>,
+}
+
+/// A record that was read, and what is known of it.
+pub(super) struct Fresh {
+    pub(super) record: RawRecord,
+    pub(super) hash: u64,
+    /// Whether its value is the one that is known.
+    pub(super) same: bool,
+}
+
+/// What a record says.
+pub(super) struct Understood {
+    pub(super) key: String,
+    pub(super) revision: u64,
+    pub(super) hash: u64,
+    /// `None` for what is known already.
+    pub(super) said: Option<Result<Known>>,
 }
 
 /// Decodes one record of a service.
@@ -30,14 +53,78 @@ pub(super) fn decode_one(store: &dyn Store, service: &Arc<str>, record: &RawReco
     // All instances share one name of their service.
     let key = Key { service: service.clone(), id: key.id };
     let decoded = decode(&key, &record.value)?;
-    Ok(Known { id: key.id, instance: decoded.instance, repaired: decoded.repaired })
+    Ok(Known { id: key.id, instance: Arc::new(decoded.instance), repaired: decoded.repaired })
+}
+
+/// Some records that are being decoded.
+pub(super) struct Share(Arc<Work>);
+
+struct Work {
+    store: Arc<dyn Store>,
+    service: Arc<str>,
+    /// Held by whoever decodes.
+    stage: Mutex<Stage>,
+}
+
+enum Stage {
+    Waiting(Vec<Fresh>),
+    Done(Vec<Understood>),
+}
+
+/// Begins to decode records: many of them by the other threads of the runtime, as far as these have nothing else to do. What reads the
+/// store is polled by the thread that was woken by the answer, so it would stand still meanwhile.
+pub(super) fn decode_all(store: &Arc<dyn Store>, service: &Arc<str>, records: Vec<Fresh>) -> Vec<Share> {
+    let (mut rest, mut shares) = (records.into_iter(), Vec::new());
+    while rest.len() > 0 {
+        let stage = Mutex::new(Stage::Waiting(rest.by_ref().take(MANY).collect()));
+        let work = Arc::new(Work { store: store.clone(), service: service.clone(), stage });
+        shares.push(Share(work));
+    }
+    if let (Ok(runtime), [_, _, ..]) = (Handle::try_current(), &*shares) {
+        for share in &shares {
+            let work = share.0.clone();
+            runtime.spawn(async move {
+                // Nobody has to be waited for here.
+                if let Ok(mut stage) = work.stage.try_lock() {
+                    work.decode(&mut stage);
+                }
+            });
+        }
+    }
+    shares
+}
+
+impl Share {
+    /// Whether they are decoded already.
+    pub(super) fn is_done(&self) -> bool {
+        self.0.stage.try_lock().is_ok_and(|stage| matches!(*stage, Stage::Done(_)))
+    }
+
+    /// The records in their order. Decodes them if nobody has begun to, and waits for the one who has, less than a millisecond.
+    pub(super) fn finish(self) -> Vec<Understood> {
+        let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.decode(&mut stage);
+        match &mut *stage {
+            Stage::Done(understood) => mem::take(understood),
+            Stage::Waiting(_) => Vec::new(), // Not after decoding.
+        }
+    }
+}
+
+impl Work {
+    fn decode(&self, stage: &mut Stage) {
+        let Stage::Waiting(records) = stage else { return };
+        let understood = mem::take(records).into_iter().map(|Fresh { record, hash, same }| {
+            let said = (!same).then(|| decode_one(&*self.store, &self.service, &record));
+            Understood { key: record.key, revision: record.revision, hash, said }
+        });
+        *stage = Stage::Done(understood.collect());
+    }
 }
 
 /// A hash of a value, so that one that is read again is known without decoding it.
 pub(super) fn hash(value: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    xxh3_64(value)
 }
 
 fn corrupt(key: &str, why: &str) -> Error {

@@ -1,18 +1,18 @@
 //! The model of one service: its instances, what cannot be read, and what the brake holds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::decoding::{decode_one, hash};
+use super::decoding::{Fresh, Known, Share, Understood, decode_all, decode_one, hash};
 use super::ledger::Ledger;
 use super::link::Link;
 use super::model::{Hold, Model};
 use crate::set::InstanceSet;
 use crate::snapshot::{Freshness, Since, Snapshot};
 use crate::store::{RawChange, RawRecord};
-use crate::{Error, ErrorKind, Instance};
+use crate::{Error, ErrorKind, Instance, Result};
 
 /// More lines than this for one batch of unreadable records would drown the log; a summary follows instead.
 const MAX_REPORTS: usize = 10;
@@ -34,6 +34,8 @@ struct Entry {
 /// What the parts of the next full set hold.
 #[derive(Default)]
 struct Parts {
+    /// Those that are not understood yet.
+    shares: VecDeque<Share>,
     entries: HashMap<String, (u64, Entry)>,
     /// The instances that are not known as they are.
     instances: Vec<Arc<Instance>>,
@@ -78,18 +80,46 @@ impl Instances {
         }
     }
 
-    /// Takes in one record, which replaces what `before` said; an instance that is not as it was is new.
-    fn read(&mut self, record: &RawRecord, hash: u64, before: Option<Arc<str>>) -> (Entry, Option<Arc<Instance>>) {
-        match decode_one(&*self.link.store, &self.service, record) {
-            Ok(decoded) => {
-                self.report_repair(&record.key, decoded.repaired);
-                (Entry { hash, id: Some(decoded.id), readable: true }, Some(Arc::new(decoded.instance)))
+    /// Takes in what a record says, which replaces what `before` said; an instance that is not as it was is new.
+    fn hear(
+        &mut self,
+        key: &str,
+        hash: u64,
+        said: Result<Known>,
+        before: Option<Arc<str>>,
+    ) -> (Entry, Option<Arc<Instance>>) {
+        match said {
+            Ok(known) => {
+                self.report_repair(key, known.repaired);
+                (Entry { hash, id: Some(known.id), readable: true }, Some(known.instance))
             }
             Err(error) => {
-                self.report(&record.key, &error.to_string());
+                self.report(key, &error.to_string());
                 (Entry { hash, id: before, readable: false }, None)
             }
         }
+    }
+
+    /// Takes in some records of the next full set; answers whether there were any.
+    fn take_share(&mut self) -> bool {
+        let Some(share) = self.parts.shares.pop_front() else { return false };
+        for Understood { key, revision, hash, said } in share.finish() {
+            let known = self.ledger.get(&key);
+            let entry = match (said, known) {
+                (None, Some(known)) => known.clone(),
+                // Nothing is known without an entry.
+                (None, None) => continue,
+                (Some(said), known) => {
+                    let before = known.and_then(|known| known.id.clone());
+                    let (entry, instance) = self.hear(&key, hash, said, before);
+                    self.parts.unread |= instance.is_none();
+                    self.parts.instances.extend(instance);
+                    entry
+                }
+            };
+            self.parts.entries.insert(key, (revision, entry));
+        }
+        true
     }
 
     /// Puts an instance into the set, and answers whether that changes what watchers see.
@@ -105,6 +135,7 @@ impl Instances {
     fn report_repair(&mut self, key: &str, repaired: Option<String>) {
         match repaired {
             Some(repaired) => self.report(key, &format!("read with a default: {repaired}")),
+            None if self.reported.is_empty() => {}
             None => _ = self.reported.remove(key),
         }
     }
@@ -170,19 +201,14 @@ impl Model for Instances {
     type View = Snapshot;
 
     fn part(&mut self, records: Vec<RawRecord>) {
-        for record in records {
+        let fresh = records.into_iter().map(|record| {
             let hash = hash(&record.value);
-            let entry = match self.ledger.get(&record.key) {
-                Some(known) if known.hash == hash => known.clone(),
-                known => {
-                    let before = known.and_then(|known| known.id.clone());
-                    let (entry, instance) = self.read(&record, hash, before);
-                    self.parts.unread |= instance.is_none();
-                    self.parts.instances.extend(instance);
-                    entry
-                }
-            };
-            self.parts.entries.insert(record.key, (record.revision, entry));
+            let same = self.ledger.get(&record.key).is_some_and(|known| known.hash == hash);
+            Fresh { record, hash, same }
+        });
+        self.parts.shares.extend(decode_all(&self.link.store, &self.service, fresh.collect()));
+        while self.parts.shares.front().is_some_and(Share::is_done) {
+            self.take_share();
         }
     }
 
@@ -194,6 +220,7 @@ impl Model for Instances {
     fn full(&mut self, revision: u64, gap: bool) -> bool {
         self.reports_left = MAX_REPORTS;
         let before = self.set.len();
+        while self.take_share() {}
         let parts = std::mem::take(&mut self.parts);
         let mut missing = self.ledger.replace(revision, parts.entries);
         let mut effect = !self.loaded || parts.unread;
@@ -228,7 +255,9 @@ impl Model for Instances {
                     }
                     let before = self.ledger.get(&record.key).cloned();
                     let was_readable = before.as_ref().is_none_or(|entry| entry.readable);
-                    let (entry, instance) = self.read(&record, hash(&record.value), before.and_then(|entry| entry.id));
+                    let said = decode_one(&*self.link.store, &self.service, &record);
+                    let before = before.and_then(|entry| entry.id);
+                    let (entry, instance) = self.hear(&record.key, hash(&record.value), said, before);
                     match (was_readable, entry.readable) {
                         (true, false) => self.unreadable += 1,
                         (false, true) => self.unreadable -= 1,

@@ -43,6 +43,9 @@ pub fn check_name(what: &'static str, name: &str) -> Result<()> {
 
 /// Writes a name as one segment of a key.
 pub(crate) fn encode_segment(name: &str) -> Cow<'_, str> {
+    if is_plain(name) {
+        return name.into();
+    }
     // ZooKeeper refuses the relative segments `.` and `..`, so their dots are encoded.
     if name.bytes().all(|b| b == b'.') {
         return "%2E".repeat(name.len()).into();
@@ -50,10 +53,19 @@ pub(crate) fn encode_segment(name: &str) -> Cow<'_, str> {
     utf8_percent_encode(name, RESERVED).into()
 }
 
+/// Whether a name is its own segment, as most are.
+fn is_plain(name: &str) -> bool {
+    let unreserved = |b: &u8| b.is_ascii_alphanumeric() || b"-._~".contains(b);
+    name.as_bytes().iter().all(unreserved) && name.bytes().any(|b| b != b'.')
+}
+
 /// Reads a segment back; `None` unless it is exactly what [`encode_segment`] writes.
 ///
 /// Only the canonical form counts, or two different keys could claim to be the same instance.
 pub(crate) fn decode_segment(segment: &str) -> Option<Cow<'_, str>> {
+    if is_plain(segment) {
+        return Some(segment.into());
+    }
     let name = percent_decode_str(segment).decode_utf8().ok()?;
     (!name.is_empty() && encode_segment(&name) == segment).then_some(name)
 }

@@ -10,8 +10,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
@@ -21,73 +22,60 @@ use crate::{Error, ErrorKind, Result};
 /// The version of the record's format; a reader refuses a higher one.
 pub const RECORD_VERSION: u32 = 1;
 
-/// The record as JSON has it. Reading is by hand below: a derived reader with a place for unknown fields buffers every field twice.
-#[derive(Default, Serialize)]
-struct Record<'a> {
+/// The record as it is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    v: u32,
+    id: &'a str,
+    service: &'a str,
+    endpoints: Vec<String>,
+    weight: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Entries::is_empty")]
+    metadata: Entries<'a>,
+    state: &'static str,
+    started_at: u64,
+    #[serde(flatten)]
+    unknown: Option<&'a Map<String, Value>>,
+}
+
+struct Entries<'a>(&'a Instance);
+
+impl Entries<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.metadata_iter().next().is_none()
+    }
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.metadata_iter())
+    }
+}
+
+/// The record as it is read, by hand: a derived reader with a place for unknown fields buffers every field twice. What an instance keeps
+/// is made at once of what is borrowed from the record.
+#[derive(Default)]
+struct Read<'a> {
     v: Option<u32>,
     id: Option<Text<'a>>,
     service: Option<Text<'a>>,
-    endpoints: Vec<Text<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoints: Vec<Endpoint>,
     weight: Option<Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     zone: Option<Text<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<Text<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Metadata<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Vec<(Arc<str>, Arc<str>)>,
     state: Option<Text<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<u64>,
-    #[serde(flatten)]
     unknown: Map<String, Value>,
 }
 
-/// Names and values in their order; a map would cost more than all the rest of a record.
-#[derive(Debug)]
-struct Metadata<'a>(Vec<(Text<'a>, Text<'a>)>);
-
-impl Serialize for Metadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Metadata<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Entries)
-    }
-}
-
-struct Entries;
-
-impl<'de> Visitor<'de> for Entries {
-    type Value = Metadata<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of strings")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata<'de>, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Metadata(entries))
-    }
-}
-
 /// Text that is borrowed from the record wherever it has no escapes; a plain `Cow` would always be copied.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
+#[derive(Debug)]
 struct Text<'a>(Cow<'a, str>);
-
-impl<'a> From<&'a str> for Text<'a> {
-    fn from(text: &'a str) -> Self {
-        Self(Cow::Borrowed(text))
-    }
-}
 
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -105,7 +93,7 @@ impl<'de> Visitor<'de> for AnyText {
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(text.into())
+        Ok(Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
@@ -113,7 +101,62 @@ impl<'de> Visitor<'de> for AnyText {
     }
 }
 
-impl<'de> Deserialize<'de> for Record<'de> {
+/// Endpoints as a list of texts; none for `null`.
+struct Endpoints(Vec<Endpoint>);
+
+impl<'de> Deserialize<'de> for Endpoints {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(AnyEndpoints)
+    }
+}
+
+struct AnyEndpoints;
+
+impl<'de> Visitor<'de> for AnyEndpoints {
+    type Value = Endpoints;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of endpoints")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Endpoints, A::Error> {
+        // Nearly always it is one.
+        let mut endpoints = Vec::with_capacity(1);
+        while let Some(text) = list.next_element::<Text<'de>>()? {
+            endpoints.push(Endpoint::parse(&text.0, None).map_err(A::Error::custom)?);
+        }
+        Ok(Endpoints(endpoints))
+    }
+}
+
+/// Names and values in their order; a map would cost more than all the rest of a record.
+struct Metadata(Vec<(Arc<str>, Arc<str>)>);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AnyMetadata)
+    }
+}
+
+struct AnyMetadata;
+
+impl<'de> Visitor<'de> for AnyMetadata {
+    type Value = Metadata;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
+        let mut entries = Vec::with_capacity(1);
+        while let Some((name, value)) = map.next_entry::<Text<'de>, Text<'de>>()? {
+            entries.push((Arc::from(&*name.0), Arc::from(&*value.0)));
+        }
+        Ok(Metadata(entries))
+    }
+}
+
+impl<'de> Deserialize<'de> for Read<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields)
     }
@@ -122,24 +165,24 @@ impl<'de> Deserialize<'de> for Record<'de> {
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
-    type Value = Record<'de>;
+    type Value = Read<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a record, which is a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record<'de>, A::Error> {
-        let mut record = Record::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Read<'de>, A::Error> {
+        let mut record = Read::default();
         while let Some(name) = map.next_key::<Text<'de>>()? {
             match &*name.0 {
                 "v" => record.v = map.next_value()?,
                 "id" => record.id = map.next_value()?,
                 "service" => record.service = map.next_value()?,
-                "endpoints" => record.endpoints = map.next_value()?,
+                "endpoints" => record.endpoints = map.next_value::<Endpoints>()?.0,
                 "weight" => record.weight = map.next_value()?,
                 "zone" => record.zone = map.next_value()?,
                 "version" => record.version = map.next_value()?,
-                "metadata" => record.metadata = map.next_value()?,
+                "metadata" => record.metadata = map.next_value::<Option<Metadata>>()?.map_or_else(Vec::new, |all| all.0),
                 "state" => record.state = map.next_value()?,
                 "started_at" => record.started_at = map.next_value()?,
                 _ => _ = record.unknown.insert(name.0.into_owned(), map.next_value()?),
@@ -160,20 +203,18 @@ pub struct Decoded {
 
 /// Writes an instance as a record.
 pub fn encode(instance: &Instance) -> Vec<u8> {
-    let metadata: Vec<_> = instance.metadata_iter().map(|(k, v)| (k.into(), v.into())).collect();
-    let endpoints: Vec<_> = instance.endpoints().iter().map(ToString::to_string).collect();
-    let record = Record {
-        v: Some(RECORD_VERSION),
-        id: Some(instance.id().into()),
-        service: Some(instance.service().into()),
-        endpoints: endpoints.iter().map(|endpoint| endpoint.as_str().into()).collect(),
-        weight: Some(instance.weight().into()),
-        zone: instance.zone().map(Text::from),
-        version: instance.version().map(Text::from),
-        metadata: (!metadata.is_empty()).then_some(Metadata(metadata)),
-        state: Some(state_text(instance.state()).into()),
-        started_at: Some(instance.started_at_millis()),
-        unknown: instance.unknown.as_deref().cloned().unwrap_or_default(),
+    let record = Written {
+        v: RECORD_VERSION,
+        id: instance.id(),
+        service: instance.service(),
+        endpoints: instance.endpoints().iter().map(ToString::to_string).collect(),
+        weight: instance.weight(),
+        zone: instance.zone(),
+        version: instance.version(),
+        metadata: Entries(instance),
+        state: state_text(instance.state()),
+        started_at: instance.started_at_millis(),
+        unknown: instance.unknown.as_deref(),
     };
     // Strings, numbers and maps with string keys always have a JSON form.
     serde_json::to_vec(&record).unwrap_or_default()
@@ -185,7 +226,7 @@ pub fn encode(instance: &Instance) -> Vec<u8> {
 /// `Corrupt`, saying what is wrong with it.
 pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     let corrupt = |why: String| Error::new(ErrorKind::Corrupt, "read record", key.to_string(), why);
-    let record: Record<'_> = serde_json::from_slice(value).map_err(|e| corrupt(format!("not a record: {e}")))?;
+    let record: Read<'_> = serde_json::from_slice(value).map_err(|e| corrupt(format!("not a record: {e}")))?;
     match record.v {
         Some(version) if version <= RECORD_VERSION => {}
         Some(version) => {
@@ -199,12 +240,6 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     if service != Some(&key.service) || id != Some(&key.id) {
         return Err(corrupt(format!("it says it is {service:?}/{id:?}")));
     }
-    let endpoints = record
-        .endpoints
-        .iter()
-        .map(|text| Endpoint::parse(&text.0, None))
-        .collect::<Result<Vec<_>>>()
-        .map_err(|e| corrupt(e.to_string()))?;
     let state = match text(&record.state) {
         None | Some("serving") => State::Serving,
         Some("draining") => State::Draining,
@@ -213,7 +248,7 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     let (weight, repaired) = read_weight(record.weight.as_ref());
     let mut builder = Instance::builder(key.service.clone())
         .id(key.id.clone())
-        .endpoints(endpoints)
+        .endpoints(record.endpoints)
         .weight(weight)
         .state(state)
         .started_at_millis(Some(record.started_at.unwrap_or(0)))
@@ -224,8 +259,8 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     if let Some(version) = record.version {
         builder = builder.version(&*version.0);
     }
-    for (name, value) in record.metadata.into_iter().flat_map(|metadata| metadata.0) {
-        builder = builder.metadata(&*name.0, &*value.0);
+    for (name, value) in record.metadata {
+        builder = builder.metadata(name, value);
     }
     let instance = builder.build().map_err(|e| corrupt(e.to_string()))?;
     Ok(Decoded { instance, repaired })
