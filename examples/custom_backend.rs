@@ -3,6 +3,7 @@
 //! The engine adds everything else: watching, staleness when the file cannot be read, the brake, sharing. See CONTRIBUTING.md.
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +48,8 @@ impl Store for File {
     fn capabilities(&self) -> &Capabilities {
         &self.2
     }
-    fn parse_key(&self, key: &str) -> Option<Key> {
-        self.1.parse(key)
+    fn parse_key<'a>(&self, key: &'a str) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+        self.1.split(key)
     }
     async fn connect(&self) -> Result<()> {
         self.ping().await

@@ -14,10 +14,8 @@ use crate::error::{classify, is_answer_too_large};
 
 /// Records in the first page, from which the size of the others follows. A thousand of the largest would be 1 GiB at the server.
 const FIRST_PAGE: i64 = 200;
-/// How many times larger a page may be than the one before: few round trips for a large set, and a page is understood while the next
-/// and larger one is on its way.
-const GROWTH: i64 = 4;
-/// Bytes that a page aims at, so that large records are no burden on the server.
+/// Bytes that a further page aims at: few pages, as the server counts the rest of the range for each, and no burden on it by large
+/// records.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Reads everything under a prefix at one revision, however large it is, and answers the revision. Each page may take as long as a
@@ -70,7 +68,7 @@ pub(crate) async fn load(
             return Ok(revision);
         }
         let average = (bytes / records.len().max(1)).max(1);
-        page = i64::try_from((PAGE_BYTES / average).max(1)).unwrap_or(page).min(page * GROWTH);
+        page = i64::try_from((PAGE_BYTES / average).max(1)).unwrap_or(page);
         // The next page begins right behind the last key.
         from.push(0);
     }

@@ -1,5 +1,6 @@
 //! The store as the engine drives it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +46,8 @@ impl Store for EtcdStore {
         &self.capabilities
     }
 
-    fn parse_key(&self, key: &str) -> Option<Key> {
-        self.space.parse(key)
+    fn parse_key<'a>(&self, key: &'a str) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+        self.space.split(key)
     }
 
     async fn connect(&self) -> Result<()> {

@@ -7,6 +7,8 @@
 //! A node of a session whose data are the word `superseded` is no record: whoever took the id over left the word there for its owner, and it
 //! goes with the owner's session.
 
+use std::borrow::Cow;
+
 use discovery_core::store::Scope;
 use discovery_core::{Error, ErrorKind, Key, KeySpace, Result};
 use zookeeper_client::{Acls, CreateMode, Error as ClientError, Stat};
@@ -44,6 +46,10 @@ impl Tree {
 
     pub(crate) fn parse(&self, key: &str) -> Option<Key> {
         self.space.parse(key)
+    }
+
+    pub(crate) fn split<'a>(&self, key: &'a str) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+        self.space.split(key)
     }
 
     /// The node that holds a service's records.

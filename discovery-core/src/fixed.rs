@@ -1,11 +1,12 @@
 //! A fixed list of addresses behind the same traits: `static:///a:1,b:2`, what go-zero calls "direct".
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{Endpoint, Instance, Key, KeySpace, encode};
+use crate::model::{Endpoint, Instance, KeySpace, encode};
 use crate::store::{Capabilities, Digest, RawRecord, Scope, Sink, Store};
 use crate::{Backend, Engine, Error, Policy, RegistryUrl, Result};
 
@@ -72,8 +73,8 @@ impl Store for Fixed {
         &self.capabilities
     }
 
-    fn parse_key(&self, key: &str) -> Option<Key> {
-        self.space.parse(key)
+    fn parse_key<'a>(&self, key: &'a str) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+        self.space.split(key)
     }
 
     async fn connect(&self) -> Result<()> {

@@ -159,7 +159,10 @@ impl FromIterator<Arc<Instance>> for InstanceSet {
             same
         });
         let len = items.len();
-        let chunks = items.chunks(MAX_CHUNK / 2).map(|chunk| Arc::new(chunk.to_vec())).collect();
+        let (mut rest, mut chunks) = (items.into_iter(), Vec::with_capacity(len.div_ceil(MAX_CHUNK / 2)));
+        while rest.len() > 0 {
+            chunks.push(Arc::new(rest.by_ref().take(MAX_CHUNK / 2).collect()));
+        }
         Self { chunks: Arc::new(chunks), len }
     }
 }

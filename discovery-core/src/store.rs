@@ -6,6 +6,7 @@
 //! Every call is made under a deadline by the engine: dropping the future must be safe, and the outcome of a dropped write is treated
 //! as unknown. No method retries, sleeps or reconnects by itself, except [`connect`](Store::connect), which tries the hosts it knows once.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,7 +186,7 @@ pub trait Store: Send + Sync + 'static {
     fn capabilities(&self) -> &Capabilities;
 
     /// Reads keys back; the layout of all keys that this store writes.
-    fn parse_key(&self, key: &str) -> Option<Key>;
+    fn parse_key<'a>(&self, key: &'a str) -> Option<(Cow<'a, str>, Cow<'a, str>)>;
 
     /// Makes a working connection, giving up the one before it, and returns once the store has answered on it.
     async fn connect(&self) -> Result<()>;

@@ -43,7 +43,7 @@ pub(super) struct Understood {
 /// # Errors
 /// `Corrupt`, saying what is wrong with it.
 pub(super) fn decode_one(store: &dyn Store, service: &Arc<str>, record: &RawRecord) -> Result<Known> {
-    let Some(key) = store.parse_key(&record.key).filter(|key| key.service == *service) else {
+    let Some((_, id)) = store.parse_key(&record.key).filter(|(of, _)| **of == **service) else {
         return Err(corrupt(&record.key, "the key is not one of this layout"));
     };
     let limit = store.capabilities().max_record;
@@ -51,7 +51,7 @@ pub(super) fn decode_one(store: &dyn Store, service: &Arc<str>, record: &RawReco
         return Err(corrupt(&record.key, &format!("{} bytes are above the limit of {limit}", record.value.len())));
     }
     // All instances share one name of their service.
-    let key = Key { service: service.clone(), id: key.id };
+    let key = Key { service: service.clone(), id: id.into() };
     let decoded = decode(&key, &record.value)?;
     Ok(Known { id: key.id, instance: Arc::new(decoded.instance), repaired: decoded.repaired })
 }
@@ -62,6 +62,7 @@ pub(super) struct Share(Arc<Work>);
 struct Work {
     store: Arc<dyn Store>,
     service: Arc<str>,
+    count: usize,
     /// Held by whoever decodes.
     stage: Mutex<Stage>,
 }
@@ -76,25 +77,31 @@ enum Stage {
 pub(super) fn decode_all(store: &Arc<dyn Store>, service: &Arc<str>, records: Vec<Fresh>) -> Vec<Share> {
     let (mut rest, mut shares) = (records.into_iter(), Vec::new());
     while rest.len() > 0 {
-        let stage = Mutex::new(Stage::Waiting(rest.by_ref().take(MANY).collect()));
-        let work = Arc::new(Work { store: store.clone(), service: service.clone(), stage });
+        let some: Vec<_> = rest.by_ref().take(MANY).collect();
+        let (count, stage) = (some.len(), Mutex::new(Stage::Waiting(some)));
+        let work = Arc::new(Work { store: store.clone(), service: service.clone(), count, stage });
         shares.push(Share(work));
     }
     if let (Ok(runtime), [_, _, ..]) = (Handle::try_current(), &*shares) {
         for share in &shares {
             let work = share.0.clone();
-            runtime.spawn(async move {
-                // Nobody has to be waited for here.
-                if let Ok(mut stage) = work.stage.try_lock() {
-                    work.decode(&mut stage);
-                }
-            });
+            runtime.spawn(async move { work.help() });
         }
     }
     shares
 }
 
 impl Share {
+    /// How many records they are.
+    pub(super) fn len(&self) -> usize {
+        self.0.count
+    }
+
+    /// Decodes them now, unless somebody does.
+    pub(super) fn help(&self) {
+        self.0.help();
+    }
+
     /// Whether they are decoded already.
     pub(super) fn is_done(&self) -> bool {
         self.0.stage.try_lock().is_ok_and(|stage| matches!(*stage, Stage::Done(_)))
@@ -112,6 +119,12 @@ impl Share {
 }
 
 impl Work {
+    fn help(&self) {
+        if let Ok(mut stage) = self.stage.try_lock() {
+            self.decode(&mut stage);
+        }
+    }
+
     fn decode(&self, stage: &mut Stage) {
         let Stage::Waiting(records) = stage else { return };
         let understood = mem::take(records).into_iter().map(|Fresh { record, hash, same }| {

@@ -220,6 +220,11 @@ impl Model for Instances {
     fn full(&mut self, revision: u64, gap: bool) -> bool {
         self.reports_left = MAX_REPORTS;
         let before = self.set.len();
+        // The other threads begin with the first ones.
+        self.parts.shares.iter().rev().for_each(Share::help);
+        let count = self.parts.shares.iter().map(Share::len).sum();
+        self.parts.entries.reserve(count);
+        self.parts.instances.reserve(count);
         while self.take_share() {}
         let parts = std::mem::take(&mut self.parts);
         let mut missing = self.ledger.replace(revision, parts.entries);

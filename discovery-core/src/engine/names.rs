@@ -29,7 +29,7 @@ impl Names {
     }
 
     fn add(&mut self, record: RawRecord) -> bool {
-        let service = self.store.parse_key(&record.key).map(|key| key.service);
+        let service = self.store.parse_key(&record.key).map(|(service, _)| service.into());
         let known = self.ledger.get(&record.key).is_some();
         self.ledger.put(record.key, record.revision, service.clone());
         let Some(service) = service.filter(|_| !known) else {

@@ -1,5 +1,6 @@
 //! The in-memory store as the engine drives it.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -74,8 +75,8 @@ impl Store for Handle {
         &self.capabilities
     }
 
-    fn parse_key(&self, key: &str) -> Option<Key> {
-        self.space.parse(key)
+    fn parse_key<'a>(&self, key: &'a str) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+        self.space.split(key)
     }
 
     async fn connect(&self) -> Result<()> {

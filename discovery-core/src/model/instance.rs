@@ -14,7 +14,7 @@ use crate::{Error, Result};
 pub const DEFAULT_WEIGHT: u32 = 100;
 
 /// One value of the metadata, under its name.
-type Entry = (Arc<str>, Arc<str>);
+pub(super) type Entry = (Arc<str>, Arc<str>);
 
 /// Whether an instance wants new requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -218,6 +218,17 @@ impl InstanceBuilder {
         self
     }
 
+    /// Replaces all of the metadata; of several values under one name the last counts.
+    pub(super) fn entries(mut self, mut entries: Vec<Entry>) -> Self {
+        if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+            entries.reverse();
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            entries.dedup_by(|(a, _), (b, _)| a == b);
+        }
+        self.metadata = entries;
+        self
+    }
+
     /// Sets the state.
     pub fn state(mut self, state: State) -> Self {
         self.state = state;
@@ -272,7 +283,7 @@ impl InstanceBuilder {
             weight: self.weight,
             zone: self.zone,
             version: self.version,
-            metadata: (!self.metadata.is_empty()).then(|| self.metadata.into()),
+            metadata: (!self.metadata.is_empty()).then(|| shared(self.metadata)),
             state: self.state,
             started_at: self.started_at.unwrap_or_else(|| millis(SystemTime::now())),
             unknown: self.unknown,
@@ -280,13 +291,13 @@ impl InstanceBuilder {
     }
 }
 
-/// The usual one endpoint is shared without a second copy.
-fn shared(mut endpoints: Vec<Endpoint>) -> Arc<[Endpoint]> {
-    match (endpoints.pop(), endpoints.is_empty()) {
+/// The usual single item is shared without a second copy.
+fn shared<T>(mut items: Vec<T>) -> Arc<[T]> {
+    match (items.pop(), items.is_empty()) {
         (Some(only), true) => Arc::new([only]),
         (Some(last), false) => {
-            endpoints.push(last);
-            endpoints.into()
+            items.push(last);
+            items.into()
         }
         (None, _) => Arc::new([]),
     }

@@ -1,5 +1,6 @@
 //! Where records live: `{prefix}/{service}/{id}`, each segment percent-encoded.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -77,9 +78,15 @@ impl KeySpace {
 
     /// Reads a key back; `None` for a key that this layout never writes.
     pub fn parse(&self, key: &str) -> Option<Key> {
+        let (service, id) = self.split(key)?;
+        Some(Key { service: service.into(), id: id.into() })
+    }
+
+    /// Reads the service and the id of a key, borrowed where they are written as they are.
+    pub fn split<'a>(&self, key: &'a str) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (service, id) = rest.split_once('/')?;
-        Some(Key { service: decode_segment(service)?.into(), id: decode_segment(id)?.into() })
+        Some((decode_segment(service)?, decode_segment(id)?))
     }
 }
 

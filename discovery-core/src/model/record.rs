@@ -16,7 +16,8 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::{Endpoint, Instance, Key, State, instance::DEFAULT_WEIGHT};
+use super::instance::{DEFAULT_WEIGHT, Entry};
+use super::{Endpoint, Instance, Key, State};
 use crate::{Error, ErrorKind, Result};
 
 /// The version of the record's format; a reader refuses a higher one.
@@ -67,7 +68,7 @@ struct Read<'a> {
     weight: Option<Number>,
     zone: Option<Text<'a>>,
     version: Option<Text<'a>>,
-    metadata: Vec<(Arc<str>, Arc<str>)>,
+    metadata: Vec<Entry>,
     state: Option<Text<'a>>,
     started_at: Option<u64>,
     unknown: Map<String, Value>,
@@ -130,7 +131,7 @@ impl<'de> Visitor<'de> for AnyEndpoints {
 }
 
 /// Names and values in their order; a map would cost more than all the rest of a record.
-struct Metadata(Vec<(Arc<str>, Arc<str>)>);
+struct Metadata(Vec<Entry>);
 
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -251,6 +252,7 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
         .endpoints(record.endpoints)
         .weight(weight)
         .state(state)
+        .entries(record.metadata)
         .started_at_millis(Some(record.started_at.unwrap_or(0)))
         .unknown(record.unknown);
     if let Some(zone) = record.zone {
@@ -258,9 +260,6 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     }
     if let Some(version) = record.version {
         builder = builder.version(&*version.0);
-    }
-    for (name, value) in record.metadata {
-        builder = builder.metadata(name, value);
     }
     let instance = builder.build().map_err(|e| corrupt(e.to_string()))?;
     Ok(Decoded { instance, repaired })
@@ -329,6 +328,13 @@ mod tests {
         let changed = instance.to_builder().weight(5).build().unwrap();
         let text = String::from_utf8(encode(&changed)).unwrap();
         assert!(text.contains(r#""shard":{"n":7}"#), "{text}");
+    }
+
+    #[test]
+    fn metadata_in_any_order_is_read_and_the_last_value_counts() {
+        let raw = record(r#","endpoints":["grpc://h:1"],"metadata":{"b":"1","a":"2","b":"3"}"#);
+        let instance = decode(&key(), &raw).unwrap().instance;
+        assert_eq!(instance.metadata_iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
     }
 
     #[test]
