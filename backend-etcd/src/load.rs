@@ -33,6 +33,10 @@ pub(crate) async fn load(
     let mut records = Vec::new();
     loop {
         let mut options = GetOptions::new().with_range(end.clone()).with_limit(page).with_revision(revision);
+        if revision > 0 {
+            // The member that answered has the revision, so nobody else has to be asked.
+            options = options.with_serializable();
+        }
         if !values {
             options = options.with_keys_only();
         }

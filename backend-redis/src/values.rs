@@ -3,13 +3,15 @@
 use discovery_core::Result;
 use discovery_core::store::Scope;
 use futures_util::StreamExt;
+use futures_util::future::try_join;
 use futures_util::stream::FuturesOrdered;
 
 use crate::live::Live;
+use crate::node::Listing;
 use crate::notice::Id;
 
-/// Ids in one request: as many as a server lists in half a millisecond.
-const PAGE: usize = 10_000;
+/// Ids in one request: as many as a server lists in a fraction of a millisecond.
+const PAGE: usize = 2_500;
 /// Records of the first request, from which the size of the others is estimated.
 const SAMPLE: usize = 64;
 /// Records in one request at most.
@@ -24,15 +26,27 @@ pub(crate) type Take<'a> = &'a mut (dyn FnMut(Vec<(Id, Option<Vec<u8>>)>) + Send
 
 /// Reads all records of a scope, and returns the lowest and the highest version that it had meanwhile.
 pub(crate) async fn read(live: &Live, stem: &str, scope: &Scope, take: Take<'_>) -> Result<(u64, u64)> {
-    let (mut from, mut lowest, mut highest, mut largest) = (Some(0), u64::MAX, 0, 0);
-    while let Some(after) = from {
-        let page = live.list(stem, after, PAGE).await?;
-        (from, lowest, highest) = (page.next, lowest.min(page.version), highest.max(page.version));
-        match scope {
-            Scope::Service(_) => largest = read_values(live, stem, page.ids, largest, take).await?,
-            // Services have no values.
-            Scope::Names => take(page.ids.into_iter().map(|id| (id, Some(Vec::new()))).collect()),
-        }
+    let mut listed = Some(live.list(stem, 0, PAGE).await?);
+    let (mut lowest, mut highest, mut largest) = (u64::MAX, 0, 0);
+    while let Some(Listing { version, ids, next }) = listed {
+        (lowest, highest) = (lowest.min(version), highest.max(version));
+        let values = async {
+            match scope {
+                Scope::Service(_) => read_values(live, stem, ids, largest, &mut *take).await,
+                // Services have no values.
+                Scope::Names => {
+                    take(ids.into_iter().map(|id| (id, Some(Vec::new()))).collect());
+                    Ok(0)
+                }
+            }
+        };
+        let more = async {
+            match next {
+                Some(after) => live.list(stem, after, PAGE).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        (largest, listed) = try_join(values, more).await?;
     }
     Ok((lowest, highest))
 }

@@ -29,14 +29,8 @@ pub(super) struct Fresh {
     pub(super) same: bool,
 }
 
-/// What a record says.
-pub(super) struct Understood {
-    pub(super) key: String,
-    pub(super) revision: u64,
-    pub(super) hash: u64,
-    /// `None` for what is known already.
-    pub(super) said: Option<Result<Known>>,
-}
+/// What a record says; `None` for what is known already.
+type Said = Option<Result<Known>>;
 
 /// Decodes one record of a service.
 ///
@@ -69,7 +63,8 @@ struct Work {
 
 enum Stage {
     Waiting(Vec<Fresh>),
-    Done(Vec<Understood>),
+    /// The values are dropped by whoever takes them: dropping here what another thread allocates would make both wait for each other.
+    Done(Vec<Fresh>, Vec<Said>),
 }
 
 /// Begins to decode records: many of them by the other threads of the runtime, as far as these have nothing else to do. What reads the
@@ -104,17 +99,19 @@ impl Share {
 
     /// Whether they are decoded already.
     pub(super) fn is_done(&self) -> bool {
-        self.0.stage.try_lock().is_ok_and(|stage| matches!(*stage, Stage::Done(_)))
+        self.0.stage.try_lock().is_ok_and(|stage| matches!(*stage, Stage::Done(..)))
     }
 
-    /// The records in their order. Decodes them if nobody has begun to, and waits for the one who has, less than a millisecond.
-    pub(super) fn finish(self) -> Vec<Understood> {
+    /// The records in their order and what they say. Decodes them if nobody has begun to, and waits for the one who has, less than a
+    /// millisecond.
+    pub(super) fn finish(self) -> impl Iterator<Item = (Fresh, Said)> {
         let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.decode(&mut stage);
-        match &mut *stage {
-            Stage::Done(understood) => mem::take(understood),
-            Stage::Waiting(_) => Vec::new(), // Not after decoding.
-        }
+        let (records, said) = match &mut *stage {
+            Stage::Done(records, said) => (mem::take(records), mem::take(said)),
+            Stage::Waiting(_) => (Vec::new(), Vec::new()), // Not after decoding.
+        };
+        records.into_iter().zip(said)
     }
 }
 
@@ -127,11 +124,9 @@ impl Work {
 
     fn decode(&self, stage: &mut Stage) {
         let Stage::Waiting(records) = stage else { return };
-        let understood = mem::take(records).into_iter().map(|Fresh { record, hash, same }| {
-            let said = (!same).then(|| decode_one(&*self.store, &self.service, &record));
-            Understood { key: record.key, revision: record.revision, hash, said }
-        });
-        *stage = Stage::Done(understood.collect());
+        let say = |fresh: &Fresh| (!fresh.same).then(|| decode_one(&*self.store, &self.service, &fresh.record));
+        let said = records.iter().map(say).collect();
+        *stage = Stage::Done(mem::take(records), said);
     }
 }
 

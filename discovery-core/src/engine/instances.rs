@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::decoding::{Fresh, Known, Share, Understood, decode_all, decode_one, hash};
+use super::decoding::{Fresh, Known, Share, decode_all, decode_one, hash};
 use super::ledger::Ledger;
 use super::link::Link;
 use super::model::{Hold, Model};
@@ -103,7 +103,7 @@ impl Instances {
     /// Takes in some records of the next full set; answers whether there were any.
     fn take_share(&mut self) -> bool {
         let Some(share) = self.parts.shares.pop_front() else { return false };
-        for Understood { key, revision, hash, said } in share.finish() {
+        for (Fresh { record: RawRecord { key, revision, .. }, hash, .. }, said) in share.finish() {
             let known = self.ledger.get(&key);
             let entry = match (said, known) {
                 (None, Some(known)) => known.clone(),
