@@ -7,8 +7,9 @@
 //!   counts the service's version up and is published together with the version before it, so a lost notification is seen.
 //! - A watch subscribes first and then reads. It knows the nearest deadline and sweeps when that has passed, so a dead process is
 //!   gone in time without expired-key events, which come up to minutes late.
-//! - One connection carries requests and notifications (RESP3). Who is asked for the master (hosts in turn, Sentinels, the Cluster's
-//!   own map) is decided anew with each connection. In a Cluster there is one to each master, and each is lost and found on its own.
+//! - One connection carries requests and notifications (RESP3), a second one the sets that are read. Who is asked for the master (hosts
+//!   in turn, Sentinels, the Cluster's own map) is decided anew with each connection. In a Cluster each master has its own, and each is
+//!   lost and found by itself.
 //!
 //! **Does not contain** policy: when to try again and what to keep meanwhile is the engine's
 //! ([`discovery_core::Engine`]).

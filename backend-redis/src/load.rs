@@ -70,9 +70,9 @@ pub(crate) async fn load(
         let (there, gone): (Vec<_>, Vec<_>) = some.into_iter().partition(|(_, value)| value.is_some());
         lost.extend(gone.into_iter().map(|(id, _)| id));
         // Each is at least as new as the version that was asked for first, and what is newer is told.
-        let records = there.into_iter().filter_map(|(id, value)| {
-            Some(RawRecord { key: keys.of(&id), revision: first.version, value: value? })
-        });
+        let records = there
+            .into_iter()
+            .filter_map(|(id, value)| Some(RawRecord { key: keys.of(&id), revision: first.version, value: value? }));
         sink.part(records.collect());
     };
     let (lowest, highest) = values::read(live, &stem, scope, &mut take).await?;

@@ -18,8 +18,8 @@ use crate::script::{Answer, TEXT, out_of_step};
 use crate::settings::Way;
 
 use line::Line;
-use reads::Reader;
 pub(crate) use reads::Listing;
+use reads::Reader;
 pub(crate) use subscription::{PubSub, Subscription};
 
 /// Why the map of the Cluster may be wrong.
@@ -178,6 +178,7 @@ impl Node {
     /// Ends the connection: what waits on it fails, and what listens on it hears that continuity is lost.
     pub(crate) fn end(&self) {
         self.line.end();
+        self.reader.end();
         self.pushes.end();
     }
 

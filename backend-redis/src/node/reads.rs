@@ -20,6 +20,15 @@ use crate::script::out_of_step;
 #[derive(Default)]
 pub(super) struct Reader(Mutex<Option<Arc<Line>>>);
 
+impl Reader {
+    /// Ends what is being read; what is being dialled ends by its deadline.
+    pub(super) fn end(&self) {
+        if let Ok(line) = self.0.try_lock() {
+            line.iter().for_each(|line| line.end());
+        }
+    }
+}
+
 /// Some of the ids of a scope, in the order of their last changes.
 pub(crate) struct Listing {
     /// The version of the scope when they were listed.

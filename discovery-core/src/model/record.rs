@@ -183,7 +183,9 @@ impl<'de> Visitor<'de> for Fields {
                 "weight" => record.weight = map.next_value()?,
                 "zone" => record.zone = map.next_value()?,
                 "version" => record.version = map.next_value()?,
-                "metadata" => record.metadata = map.next_value::<Option<Metadata>>()?.map_or_else(Vec::new, |all| all.0),
+                "metadata" => {
+                    record.metadata = map.next_value::<Option<Metadata>>()?.map_or_else(Vec::new, |all| all.0)
+                }
                 "state" => record.state = map.next_value()?,
                 "started_at" => record.started_at = map.next_value()?,
                 _ => _ = record.unknown.insert(name.0.into_owned(), map.next_value()?),
