@@ -30,7 +30,7 @@ pub(crate) async fn follow(live: &Live, prefix: &str, values: bool, sink: &dyn S
             return cancelled(&answer, prefix);
         }
         let changes: Vec<_> = answer.events().iter().filter_map(change).collect();
-        if let Some(newest) = changes.iter().map(revision).max() {
+        if let Some(newest) = changes.iter().map(RawChange::revision).max() {
             sink.changes(newest, changes);
         }
     }
@@ -44,13 +44,6 @@ fn change(event: &etcd_client::Event) -> Option<RawChange> {
         EventType::Put => RawChange::Put(RawRecord { key, revision: at, value: record.value().to_vec() }),
         EventType::Delete => RawChange::Delete(key, at),
     })
-}
-
-fn revision(change: &RawChange) -> u64 {
-    match change {
-        RawChange::Put(record) => record.revision,
-        RawChange::Delete(_, at) => *at,
-    }
 }
 
 /// A cancelled watch leaves the stream open and silent, so its answer is the only sign.

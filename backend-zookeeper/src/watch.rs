@@ -64,8 +64,8 @@ async fn deliver(live: &Live, base: &str, scope: &Scope, sink: &dyn Sink) -> Res
     while let Some(read) = news.next().await? {
         let (mut changes, more) = followed.known.apply(read);
         news.look_at(more);
-        changes.sort_by_key(revision_of);
-        if let Some(newest) = changes.last().map(revision_of) {
+        changes.sort_by_key(RawChange::revision);
+        if let Some(newest) = changes.last().map(RawChange::revision) {
             sink.changes(newest, changes);
         }
     }
@@ -162,13 +162,6 @@ impl<'a> News<'a> {
 
 fn paths(base: &str, names: &[String]) -> Vec<String> {
     names.iter().map(|name| format!("{base}/{name}")).collect()
-}
-
-fn revision_of(change: &RawChange) -> u64 {
-    match change {
-        RawChange::Put(record) => record.revision,
-        RawChange::Delete(_, at) => *at,
-    }
 }
 
 /// Shows reconciliation what is known, for as long as the scope is followed.

@@ -136,6 +136,16 @@ pub enum RawChange {
     Delete(String, u64),
 }
 
+impl RawChange {
+    /// The revision of the change.
+    pub fn revision(&self) -> u64 {
+        match self {
+            Self::Put(record) => record.revision,
+            Self::Delete(_, at) => *at,
+        }
+    }
+}
+
 /// A cheap summary of a scope, compared with what the notifications led to (W8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {

@@ -63,6 +63,11 @@ impl Fixture for RedisFixture {
         self.operator().await.get(key).await
     }
 
+    /// One for requests and notifications, one for reading sets.
+    fn connections(&self) -> usize {
+        2
+    }
+
     async fn revision(&self) -> u64 {
         self.operator().await.changes().await
     }

@@ -33,6 +33,11 @@ pub trait Fixture: Send + Sync + Sized + 'static {
     /// A number that rises with every write to the store.
     async fn revision(&self) -> u64;
 
+    /// How many connections a handle has at most, whatever it does.
+    fn connections(&self) -> usize {
+        1
+    }
+
     /// How many leases or sessions hold records or could.
     async fn leases(&self) -> usize;
 

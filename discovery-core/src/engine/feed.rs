@@ -235,7 +235,9 @@ impl<M: Model> Sink for Feed<M> {
         state.read_at = revision;
         let gap = std::mem::replace(&mut state.gap, false);
         state.turn = None;
-        let read = state.model.full(revision, gap);
+        // What came since is news to what was read, so that is of the revision before.
+        let read_at = since.iter().map(RawChange::revision).min().map_or(revision, |first| first.saturating_sub(1));
+        let read = state.model.full(read_at, gap);
         let changed = state.model.changes(revision, since) || read;
         state.counted();
         if changed || !state.freshness.is_live() {
