@@ -14,9 +14,11 @@ use crate::error::{classify, is_answer_too_large};
 
 /// Records in the first page, from which the size of the others follows. A thousand of the largest would be 1 GiB at the server.
 const FIRST_PAGE: i64 = 200;
-/// Bytes that a further page aims at: few pages, as the server counts the rest of the range for each, and no burden on it by large
-/// records.
+/// Bytes that a further page aims at if no record is larger than those so far: few pages, as the server counts the rest of the range for
+/// each.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Records in a page at most, however small.
+const MAX_PAGE: usize = 20_000;
 
 /// Reads everything under a prefix at one revision, however large it is, and answers the revision. Each page may take as long as a
 /// request may.
@@ -29,7 +31,7 @@ pub(crate) async fn load(
 ) -> Result<i64> {
     let mut kv = client.kv_client().max_decoding_message_size(MAX_ANSWER);
     let end = range_end(prefix);
-    let (mut from, mut revision, mut page) = (prefix.as_bytes().to_vec(), 0, FIRST_PAGE);
+    let (mut from, mut revision, mut page, mut largest) = (prefix.as_bytes().to_vec(), 0, FIRST_PAGE, 1);
     let mut records = Vec::new();
     loop {
         let mut options = GetOptions::new().with_range(end.clone()).with_limit(page).with_revision(revision);
@@ -59,9 +61,9 @@ pub(crate) async fn load(
             }
             revision = header;
         }
-        let (more, mut bytes) = (answer.more(), 0);
+        let more = answer.more();
         for record in answer.take_kvs() {
-            bytes += record.key().len() + record.value().len();
+            largest = largest.max(record.key().len() + record.value().len());
             let at = record.mod_revision().unsigned_abs();
             let (key, value) = record.into_key_value();
             from.clone_from(&key);
@@ -71,8 +73,7 @@ pub(crate) async fn load(
             sink.part(records);
             return Ok(revision);
         }
-        let average = (bytes / records.len().max(1)).max(1);
-        page = i64::try_from((PAGE_BYTES / average).max(1)).unwrap_or(page);
+        page = i64::try_from((PAGE_BYTES / largest).clamp(1, MAX_PAGE)).unwrap_or(FIRST_PAGE);
         // The next page begins right behind the last key.
         from.push(0);
     }

@@ -26,7 +26,7 @@ use crate::{Instance, Result, ServiceNames, Snapshot};
 ///   its deadline even if the store is away, and never removes a record that a newer owner wrote. After an `Ok` the record never comes back.
 /// - **R3** A process that is killed is gone from every watcher's set within TTL + 1 s.
 /// - **R4** While the handle lives, the record comes back by itself: lease revoked, session expired, key deleted, overwritten without
-///   a lease, store restarted empty. Retries never end and back off with full jitter up to a documented cap.
+///   a lease, store restarted empty. Retries never end and back off with jitter up to a documented cap.
 /// - **R5** A reconnect on which the lease survived writes nothing, and no watcher sees a change.
 /// - **R6** The same instance id registered again takes over: listed once throughout, and the former owner can neither renew, repair
 ///   nor delete it; it reports itself superseded.

@@ -166,7 +166,8 @@ pub trait Sink: Send + Sync {
     fn part(&self, records: Vec<RawRecord>);
     /// What was given in parts is the whole set at one revision, once the changes made while it was read are applied. The first one of a
     /// [`Store::follow`] is compared across a gap (W2, W9); a later one is a change seen live, for stores that read sets anew on each
-    /// notification. What was given in parts by a `follow` that returned before this is forgotten.
+    /// notification. What was given in parts by a `follow` that returned before this is forgotten. No [`changes`](Self::changes) come between
+    /// a part and this.
     fn full(&self, revision: u64, since: Vec<RawChange>);
     /// Notifications, in the store's order where it has one.
     fn changes(&self, revision: u64, changes: Vec<RawChange>);
@@ -181,7 +182,7 @@ pub trait Sink: Send + Sync {
 /// What the store has to bear is bounded by the engine, and by the backend as far as a request goes:
 ///
 /// - **L1** While the store is away: at most 30 connection attempts a minute, below 5 % of a core, no log line repeated within 5 s.
-/// - **L2** When it comes back: attempts spread by full jitter; work proportional to what this process holds, nothing re-read twice,
+/// - **L2** When it comes back: attempts spread by jitter; work proportional to what this process holds, nothing re-read twice,
 ///   nothing rewritten that survived.
 /// - **L3** A change to one of n instances costs work for one, not n, on the wire and on the processor.
 /// - **L4** No listing of keys without a bound; large sets are read in pages at one revision.

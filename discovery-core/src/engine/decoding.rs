@@ -10,7 +10,7 @@ use crate::model::{Key, decode};
 use crate::store::{RawRecord, Store};
 use crate::{Error, ErrorKind, Instance, Result};
 
-/// Records that are decoded in one go, in half a millisecond. No more than those are decoded where they are.
+/// Records that are decoded in one go, in half a millisecond.
 const MANY: usize = 400;
 
 /// A record that was believed.
@@ -51,7 +51,10 @@ pub(super) fn decode_one(store: &dyn Store, service: &Arc<str>, record: &RawReco
 }
 
 /// Some records that are being decoded.
-pub(super) struct Share(Arc<Work>);
+pub(super) struct Share {
+    work: Arc<Work>,
+    given: bool,
+}
 
 struct Work {
     store: Arc<dyn Store>,
@@ -67,19 +70,22 @@ enum Stage {
     Done(Vec<Fresh>, Vec<Said>),
 }
 
-/// Begins to decode records: many of them by the other threads of the runtime, as far as these have nothing else to do. What reads the
-/// store is polled by the thread that was woken by the answer, so it would stand still meanwhile.
-pub(super) fn decode_all(store: &Arc<dyn Store>, service: &Arc<str>, records: Vec<Fresh>) -> Vec<Share> {
+/// Begins to decode records: many of them, and those `beside` others, by the other threads of the runtime, as far as these have nothing else
+/// to do. What reads the store is polled by the thread that was woken by the answer, so it would stand still meanwhile.
+pub(super) fn decode_all(store: &Arc<dyn Store>, service: &Arc<str>, records: Vec<Fresh>, beside: bool) -> Vec<Share> {
     let (mut rest, mut shares) = (records.into_iter(), Vec::new());
     while rest.len() > 0 {
         let some: Vec<_> = rest.by_ref().take(MANY).collect();
         let (count, stage) = (some.len(), Mutex::new(Stage::Waiting(some)));
         let work = Arc::new(Work { store: store.clone(), service: service.clone(), count, stage });
-        shares.push(Share(work));
+        shares.push(Share { work, given: false });
     }
-    if let (Ok(runtime), [_, _, ..]) = (Handle::try_current(), &*shares) {
-        for share in &shares {
-            let work = share.0.clone();
+    if let Ok(runtime) = Handle::try_current()
+        && (beside || shares.len() > 1)
+    {
+        for share in &mut shares {
+            let work = share.work.clone();
+            share.given = true;
             runtime.spawn(async move { work.help() });
         }
     }
@@ -89,24 +95,29 @@ pub(super) fn decode_all(store: &Arc<dyn Store>, service: &Arc<str>, records: Ve
 impl Share {
     /// How many records they are.
     pub(super) fn len(&self) -> usize {
-        self.0.count
+        self.work.count
+    }
+
+    /// Whether another thread was asked to decode them.
+    pub(super) fn is_given(&self) -> bool {
+        self.given
     }
 
     /// Decodes them now, unless somebody does.
     pub(super) fn help(&self) {
-        self.0.help();
+        self.work.help();
     }
 
     /// Whether they are decoded already.
     pub(super) fn is_done(&self) -> bool {
-        self.0.stage.try_lock().is_ok_and(|stage| matches!(*stage, Stage::Done(..)))
+        self.work.stage.try_lock().is_ok_and(|stage| matches!(*stage, Stage::Done(..)))
     }
 
     /// The records in their order and what they say. Decodes them if nobody has begun to, and waits for the one who has, less than a
     /// millisecond.
     pub(super) fn finish(self) -> impl Iterator<Item = (Fresh, Said)> {
-        let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.decode(&mut stage);
+        let mut stage = self.work.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        self.work.decode(&mut stage);
         let (records, said) = match &mut *stage {
             Stage::Done(records, said) => (mem::take(records), mem::take(said)),
             Stage::Waiting(_) => (Vec::new(), Vec::new()), // Not after decoding.

@@ -67,7 +67,7 @@ impl<M: Model> Feed<M> {
             let error = tokio::select! {
                 error = self.follow() => error,
                 cause = lost(&mut link, epoch) => {
-                    self.lock().turn = None;
+                    self.give_up();
                     self.mark(&cause);
                     continue;
                 }
@@ -100,13 +100,19 @@ impl<M: Model> Feed<M> {
         {
             let mut state = self.lock();
             state.gap = true;
-            state.model.forget_parts();
             // The semaphore is never closed.
             state.turn = turn.ok();
         }
         let error = self.link.store.follow(&self.scope, self).await;
-        self.lock().turn = None;
+        self.give_up();
         error
+    }
+
+    /// Ends a subscription, whether or not its set was read to the end.
+    fn give_up(&self) {
+        let mut state = self.lock();
+        state.turn = None;
+        state.model.forget_parts();
     }
 
     /// Waits for the link, and says meanwhile why the set is not live.
@@ -235,10 +241,7 @@ impl<M: Model> Sink for Feed<M> {
         state.read_at = revision;
         let gap = std::mem::replace(&mut state.gap, false);
         state.turn = None;
-        // What came since is news to what was read, so that is of the revision before.
-        let read_at = since.iter().map(RawChange::revision).min().map_or(revision, |first| first.saturating_sub(1));
-        let read = state.model.full(read_at, gap);
-        let changed = state.model.changes(revision, since) || read;
+        let changed = state.model.full(revision, since, gap);
         state.counted();
         if changed || !state.freshness.is_live() {
             state.freshness = Freshness::Live;

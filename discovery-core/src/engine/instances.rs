@@ -1,6 +1,6 @@
 //! The model of one service: its instances, what cannot be read, and what the brake holds.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use super::decoding::{Fresh, Known, Share, decode_all, decode_one, hash};
 use super::ledger::Ledger;
 use super::link::Link;
 use super::model::{Hold, Model};
+use super::parts::Parts;
 use crate::set::InstanceSet;
 use crate::snapshot::{Freshness, Since, Snapshot};
 use crate::store::{RawChange, RawRecord};
@@ -22,25 +23,13 @@ const MAX_GRACES: u32 = 3;
 
 /// What is known of one key in the store.
 #[derive(Debug, Clone)]
-struct Entry {
+pub(super) struct Entry {
     /// A hash of the value, so that reading it anew costs no decoding where nothing changed.
-    hash: u64,
+    pub(super) hash: u64,
     /// The id under which the instance stands in the set; `None` if there never was a good value.
-    id: Option<Arc<str>>,
+    pub(super) id: Option<Arc<str>>,
     /// Whether the value that the store has now can be read.
-    readable: bool,
-}
-
-/// What the parts of the next full set hold.
-#[derive(Default)]
-struct Parts {
-    /// Those that are not understood yet.
-    shares: VecDeque<Share>,
-    entries: HashMap<String, (u64, Entry)>,
-    /// The instances that are not known as they are.
-    instances: Vec<Arc<Instance>>,
-    /// Whether a record could not be read that is not known as such.
-    unread: bool,
+    pub(super) readable: bool,
 }
 
 pub(super) struct Instances {
@@ -100,26 +89,47 @@ impl Instances {
         }
     }
 
-    /// Takes in some records of the next full set; answers whether there were any.
-    fn take_share(&mut self) -> bool {
-        let Some(share) = self.parts.shares.pop_front() else { return false };
+    /// Takes in some records of the next full set.
+    fn take(&mut self, share: Share) {
         for (Fresh { record: RawRecord { key, revision, .. }, hash, .. }, said) in share.finish() {
-            let known = self.ledger.get(&key);
-            let entry = match (said, known) {
-                (None, Some(known)) => known.clone(),
-                // Nothing is known without an entry.
-                (None, None) => continue,
-                (Some(said), known) => {
-                    let before = known.and_then(|known| known.id.clone());
-                    let (entry, instance) = self.hear(&key, hash, said, before);
-                    self.parts.unread |= instance.is_none();
-                    self.parts.instances.extend(instance);
-                    entry
-                }
-            };
-            self.parts.entries.insert(key, (revision, entry));
+            self.take_one(key, revision, hash, said);
         }
-        true
+    }
+
+    /// Takes in a record of the next full set, and what it says; `None` for what is known already.
+    fn take_one(&mut self, key: String, revision: u64, hash: u64, said: Option<Result<Known>>) {
+        let known = self.ledger.get(&key);
+        let (entry, instance) = match (said, known) {
+            (None, Some(known)) => (known.clone(), None),
+            // Nothing is known without an entry.
+            (None, None) => return,
+            (Some(said), known) => {
+                let before = known.and_then(|known| known.id.clone());
+                let (entry, instance) = self.hear(&key, hash, said, before);
+                if instance.is_none() {
+                    self.parts.miss();
+                }
+                (entry, instance)
+            }
+        };
+        self.parts.put(key, revision, entry, instance);
+    }
+
+    /// Applies what changed while the parts were read.
+    fn apply_to_parts(&mut self, since: Vec<RawChange>) {
+        for change in since {
+            match change {
+                RawChange::Put(RawRecord { ref key, revision, .. }) | RawChange::Delete(ref key, revision)
+                    if self.parts.revision(key) >= Some(revision) => {}
+                RawChange::Put(record) => {
+                    let hash = hash(&record.value);
+                    let same = self.ledger.get(&record.key).is_some_and(|known| known.hash == hash);
+                    let said = (!same).then(|| decode_one(&*self.link.store, &self.service, &record));
+                    self.take_one(record.key, record.revision, hash, said);
+                }
+                RawChange::Delete(key, _) => self.parts.remove(&key),
+            }
+        }
     }
 
     /// Puts an instance into the set, and answers whether that changes what watchers see.
@@ -206,9 +216,10 @@ impl Model for Instances {
             let same = self.ledger.get(&record.key).is_some_and(|known| known.hash == hash);
             Fresh { record, hash, same }
         });
-        self.parts.shares.extend(decode_all(&self.link.store, &self.service, fresh.collect()));
-        while self.parts.shares.front().is_some_and(Share::is_done) {
-            self.take_share();
+        let beside = !self.parts.is_settled();
+        self.parts.add(decode_all(&self.link.store, &self.service, fresh.collect(), beside));
+        while let Some(share) = self.parts.next_done() {
+            self.take(share);
         }
     }
 
@@ -217,28 +228,28 @@ impl Model for Instances {
         self.reports_left = MAX_REPORTS;
     }
 
-    fn full(&mut self, revision: u64, gap: bool) -> bool {
+    fn full(&mut self, revision: u64, since: Vec<RawChange>, gap: bool) -> bool {
         self.reports_left = MAX_REPORTS;
         let before = self.set.len();
-        // The other threads begin with the first ones.
-        self.parts.shares.iter().rev().for_each(Share::help);
-        let count = self.parts.shares.iter().map(Share::len).sum();
-        self.parts.entries.reserve(count);
-        self.parts.instances.reserve(count);
-        while self.take_share() {}
-        let parts = std::mem::take(&mut self.parts);
-        let mut missing = self.ledger.replace(revision, parts.entries);
-        let mut effect = !self.loaded || parts.unread;
+        while let Some(share) = self.parts.next() {
+            self.take(share);
+        }
+        self.apply_to_parts(since);
+        let whole = self.parts.finish();
+        let mut missing = self.ledger.replace(revision, whole.entries);
+        let mut effect = !self.loaded || whole.unread;
         if self.loaded {
-            for instance in parts.instances {
+            for instance in whole.instances {
                 effect |= self.show(instance);
             }
             missing.retain(|key, _| self.ledger.get(key).is_none());
             effect |= self.part_with(missing, before, gap);
         } else {
             // There is nothing to compare it with, so it is put together at once.
-            self.set = parts.instances.into_iter().collect();
+            self.set = whole.instances.into_iter().collect();
         }
+        // Those of a set that was never whole.
+        self.reported.retain(|key| self.ledger.get(key).is_some());
         if self.held.is_empty() {
             self.release = None;
         }

@@ -14,6 +14,7 @@ mod ledger;
 mod link;
 mod model;
 mod names;
+mod parts;
 mod policy;
 mod throttle;
 

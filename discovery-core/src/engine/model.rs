@@ -20,9 +20,9 @@ pub(super) trait Model: Send + 'static {
     /// Forgets the records of a full set that was never read to its end.
     fn forget_parts(&mut self);
 
-    /// Takes its parts for the full set; what differs from before is compared, not merged (W2). Across a gap the brake may hold what
-    /// vanished (W9).
-    fn full(&mut self, revision: u64, gap: bool) -> bool;
+    /// Takes its parts, with what changed since, for the full set; what differs from before is compared, not merged (W2). Across a gap the
+    /// brake may hold what vanished (W9).
+    fn full(&mut self, revision: u64, since: Vec<RawChange>, gap: bool) -> bool;
 
     /// Takes notifications.
     fn changes(&mut self, revision: u64, changes: Vec<RawChange>) -> bool;

@@ -65,13 +65,22 @@ impl Model for Names {
         self.parts.clear();
     }
 
-    fn full(&mut self, revision: u64, _gap: bool) -> bool {
+    fn full(&mut self, revision: u64, since: Vec<RawChange>, _gap: bool) -> bool {
         let before = self.names.clone();
         self.ledger.replace(revision, HashMap::new());
         self.counts.clear();
         self.names = Arc::default();
         for record in std::mem::take(&mut self.parts) {
             self.add(record);
+        }
+        for change in since {
+            match change {
+                RawChange::Put(record) => _ = self.add(record),
+                RawChange::Delete(key, at) => {
+                    let service = self.ledger.delete(&key, at).flatten();
+                    self.take(service);
+                }
+            }
         }
         let first = !std::mem::replace(&mut self.loaded, true);
         first || before != self.names

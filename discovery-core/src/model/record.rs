@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
@@ -64,7 +64,7 @@ struct Read<'a> {
     v: Option<u32>,
     id: Option<Text<'a>>,
     service: Option<Text<'a>>,
-    endpoints: Vec<Endpoint>,
+    endpoints: Option<Endpoints>,
     weight: Option<Number>,
     zone: Option<Text<'a>>,
     version: Option<Text<'a>>,
@@ -102,8 +102,8 @@ impl<'de> Visitor<'de> for AnyText {
     }
 }
 
-/// Endpoints as a list of texts; none for `null`.
-struct Endpoints(Vec<Endpoint>);
+/// Endpoints as a list of texts. A bad one is judged later: a record of a newer format may have what this release does not know.
+struct Endpoints(Result<Vec<Endpoint>>);
 
 impl<'de> Deserialize<'de> for Endpoints {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -122,9 +122,14 @@ impl<'de> Visitor<'de> for AnyEndpoints {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Endpoints, A::Error> {
         // Nearly always it is one.
-        let mut endpoints = Vec::with_capacity(1);
+        let mut endpoints = Ok(Vec::with_capacity(1));
         while let Some(text) = list.next_element::<Text<'de>>()? {
-            endpoints.push(Endpoint::parse(&text.0, None).map_err(A::Error::custom)?);
+            if let Ok(some) = &mut endpoints {
+                match Endpoint::parse(&text.0, None) {
+                    Ok(endpoint) => some.push(endpoint),
+                    Err(error) => endpoints = Err(error),
+                }
+            }
         }
         Ok(Endpoints(endpoints))
     }
@@ -179,7 +184,7 @@ impl<'de> Visitor<'de> for Fields {
                 "v" => record.v = map.next_value()?,
                 "id" => record.id = map.next_value()?,
                 "service" => record.service = map.next_value()?,
-                "endpoints" => record.endpoints = map.next_value::<Endpoints>()?.0,
+                "endpoints" => record.endpoints = Some(map.next_value()?),
                 "weight" => record.weight = map.next_value()?,
                 "zone" => record.zone = map.next_value()?,
                 "version" => record.version = map.next_value()?,
@@ -243,6 +248,8 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     if service != Some(&key.service) || id != Some(&key.id) {
         return Err(corrupt(format!("it says it is {service:?}/{id:?}")));
     }
+    let endpoints =
+        record.endpoints.map_or(Ok(Vec::new()), |endpoints| endpoints.0).map_err(|e| corrupt(e.to_string()))?;
     let state = match text(&record.state) {
         None | Some("serving") => State::Serving,
         Some("draining") => State::Draining,
@@ -251,7 +258,7 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
     let (weight, repaired) = read_weight(record.weight.as_ref());
     let mut builder = Instance::builder(key.service.clone())
         .id(key.id.clone())
-        .endpoints(record.endpoints)
+        .endpoints(endpoints)
         .weight(weight)
         .state(state)
         .entries(record.metadata)
@@ -337,6 +344,16 @@ mod tests {
         let raw = record(r#","endpoints":["grpc://h:1"],"metadata":{"b":"1","a":"2","b":"3"}"#);
         let instance = decode(&key(), &raw).unwrap().instance;
         assert_eq!(instance.metadata_iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
+    }
+
+    #[test]
+    fn w06_a_newer_format_is_said_whatever_its_fields_hold_and_the_last_of_two_counts() {
+        let newer = br#"{"v":2,"id":"a","service":"pay","endpoints":["grpc+quic:h"]}"#;
+        assert!(decode(&key(), newer).unwrap_err().to_string().contains("newer than 1"));
+        let other = br#"{"v":1,"id":"b","service":"pay","endpoints":["bad"]}"#;
+        assert!(decode(&key(), other).unwrap_err().to_string().contains("it says it is"));
+        let twice = record(r#","endpoints":["bad"],"endpoints":["grpc://h:1"]"#);
+        assert_eq!(decode(&key(), &twice).unwrap().instance.endpoints().len(), 1);
     }
 
     #[test]

@@ -89,6 +89,66 @@ async fn w02_what_changed_while_a_set_was_read_counts_and_what_is_older_does_not
     converges(&watch, Duration::from_secs(3), &[("b", 1), ("c", 3), ("d", 1), ("e", 1)]).await;
 }
 
+/// Of a key that comes twice the later record counts, readable or not, known or not; nothing of the earlier one stays.
+#[tokio::test]
+async fn w06_w10_of_a_key_that_is_given_twice_the_later_record_counts() {
+    fn junk(id: &str) -> RawRecord {
+        RawRecord { value: b"junk".to_vec(), ..record(id, 1, 1) }
+    }
+    let backend = open(&[
+        |sink| {
+            sink.part(vec![record("a", 2, 1), record("b", 1, 1), record("c", 1, 1), record("d", 1, 1)]);
+            sink.part(vec![junk("b")]);
+            sink.full(1, vec![put("c", 3, 2), removed("d", 2)]);
+        },
+        |sink| {
+            // The later record of "a" is the one that is known.
+            sink.part(vec![record("a", 1, 3), record("c", 4, 3)]);
+            sink.part(vec![record("a", 2, 3), junk("c")]);
+            sink.full(3, Vec::new());
+        },
+        |sink| {
+            sink.part(vec![record("a", 2, 4)]);
+            sink.full(4, Vec::new());
+        },
+    ]);
+    let mut watch = backend.watch("pay");
+    let first = watch.ready(Duration::from_secs(3)).await.unwrap();
+    assert_eq!((weights(&watch), first.unreadable()), (vec![("a".to_owned(), 2), ("c".to_owned(), 3)], 1));
+    let mut seen = Vec::new();
+    while seen.last() != Some(&(vec![("a".to_owned(), 2)], 0)) {
+        let set = tokio::time::timeout(Duration::from_secs(5), watch.changed()).await.unwrap().unwrap();
+        let all = set.instances().iter().map(|i| (i.id().to_owned(), i.weight())).collect();
+        seen.push((all, set.unreadable()));
+    }
+    let expected = (vec![("a".to_owned(), 2), ("c".to_owned(), 3)], 1);
+    assert!(seen.iter().all(|set| *set == expected || set.0.len() == 1), "{seen:?}");
+}
+
+/// Removals that are told while the first set after a gap is read vanish across the gap, so the brake holds them.
+#[tokio::test(start_paused = true)]
+async fn w09_what_vanishes_while_a_set_is_read_across_a_gap_is_held() {
+    let backend = open(&[
+        |sink| {
+            sink.part(vec![record("a", 1, 1), record("b", 1, 1)]);
+            sink.full(1, Vec::new());
+        },
+        |sink| {
+            sink.part(vec![record("a", 1, 1), record("b", 1, 1)]);
+            sink.full(3, vec![removed("a", 2), removed("b", 3)]);
+            sink.changes(4, vec![put("b", 2, 4)]);
+        },
+    ]);
+    let watch = backend.watch("pay");
+    watch.ready(Duration::from_secs(3)).await.unwrap();
+    eventually(Duration::from_secs(5), "a hold", async || match watch.latest() {
+        Some(set) if (set.held(), set.len()) == (1, 2) && !set.freshness().is_live() => Ok(()),
+        other => Err(other.map(|set| (set.held(), set.len()))),
+    })
+    .await;
+    converges(&watch, Duration::from_secs(60), &[("b", 2)]).await;
+}
+
 /// A read that was given up leaves nothing behind, neither in the next set nor as news.
 #[tokio::test]
 async fn w02_parts_of_a_set_that_was_never_full_are_forgotten() {
