@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::map::{self, Map, slot};
-use crate::node::{Doubt, Node, PubSub};
+use crate::node::{Doubt, Node, Patience, PubSub};
 use crate::settings::Way;
 
 /// How long whatever may take.
@@ -26,16 +26,14 @@ pub(crate) struct Bounds {
     silence: Duration,
     /// How long a probe waits for the others once one has answered: the engine takes a slow probe for a dead link.
     pub(crate) glance: Duration,
-    /// How long an answer of a read may take.
-    pub(crate) patience: Duration,
-    /// The longest wait between two tries to reach a server.
-    backoff: Duration,
+    pub(crate) patience: Patience,
 }
 
 impl Bounds {
-    pub(crate) fn new(policy: &Policy, patience: Duration) -> Self {
+    pub(crate) fn new(policy: &Policy, turn: Duration) -> Self {
         let silence = policy.timeout.min(policy.ttl / 2);
-        Self { dial: patience / 2, patience, silence, glance: silence / 6, backoff: policy.backoff }
+        let patience = Patience { silence: policy.timeout, backoff: policy.backoff };
+        Self { dial: turn / 2, silence, glance: silence / 6, patience }
     }
 }
 
@@ -67,7 +65,7 @@ struct Missing {
 
 impl Missing {
     fn new(cause: Error, bounds: Bounds) -> Self {
-        Self { cause, backoff: Backoff::new(bounds.backoff), dial: Instant::now() }
+        Self { cause, backoff: Backoff::new(bounds.patience.backoff), dial: Instant::now() }
     }
 }
 

@@ -20,7 +20,10 @@ fn advice(kind: ErrorKind, error: &RedisError) -> &'static str {
         ErrorKind::Unauthenticated => "; check user and password in the registry URL",
         ErrorKind::PermissionDenied if says("'select'") => "; grant the user +select, which the option db needs",
         ErrorKind::PermissionDenied => "; grant the user the commands, keys and channels that the README lists",
-        ErrorKind::Exhausted => "; Redis is out of memory: raise maxmemory or free some",
+        ErrorKind::Exhausted if says("maxmemory") => "; Redis is out of memory: raise maxmemory or free some",
+        ErrorKind::Exhausted if says("max number of clients") => {
+            "; raise maxclients, or look for clients that nobody needs"
+        }
         ErrorKind::InvalidInput if says(NO_DATABASE) => "; check db in the registry URL",
         ErrorKind::InvalidInput if is_unknown(error, "SENTINEL") => {
             "; it is no Sentinel: name the Sentinels, usually on port 26379, or write redis:// for redis+sentinel://"

@@ -46,7 +46,7 @@ use layout::Layout;
 use settings::Settings;
 use store::RedisStore;
 
-/// The largest record. Redis takes values of 512 MB, but a script that reads a page of such blocks the server for everybody.
+/// The largest record. Redis takes values of 512 MB, but a set of such would block the server and fill its memory.
 pub const MAX_RECORD: usize = 1024 * 1024;
 
 /// The script that everything is done with, for operators: `redis-cli --eval registry.lua …` writes and removes records by hand.

@@ -8,7 +8,7 @@ use discovery_core::Result;
 use redis::Cmd;
 
 use crate::cluster::{Bounds, Cluster};
-use crate::node::{Listing, Node, Subscription};
+use crate::node::{Node, Patience, Subscription};
 use crate::notice::Id;
 use crate::script::Answer;
 
@@ -17,8 +17,7 @@ pub(crate) struct Live {
     servers: Servers,
     /// How long what is done besides, such as keeping the list of services, may take: its server may be another one, and silent.
     pub(crate) glance: Duration,
-    /// How long an answer of a read may take.
-    patience: Duration,
+    pub(crate) patience: Patience,
 }
 
 enum Servers {
@@ -62,16 +61,6 @@ impl Live {
     /// The ids that changed after a revision, oldest first, and the revision of the change.
     pub(crate) async fn changed(&self, stem: &str, after: u64, most: usize) -> Result<Vec<(Id, u64)>> {
         self.node("read", stem)?.changed(stem, after, most).await
-    }
-
-    /// Some of the ids of a scope.
-    pub(crate) async fn list(&self, stem: &str, after: u64, most: usize) -> Result<Listing> {
-        self.node("read", stem)?.list(stem, after, most, self.patience).await
-    }
-
-    /// Reads the values of some records; `None` for one that is not there.
-    pub(crate) async fn values(&self, stem: &str, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.node("read", stem)?.values(stem, ids, self.patience).await
     }
 
     /// Listens to the changes of a scope, and returns once the server has confirmed it.

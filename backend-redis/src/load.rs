@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use discovery_core::store::{RawChange, RawRecord, Scope, Sink};
 use discovery_core::{Error, ErrorKind, Result};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use crate::layout::Layout;
 use crate::live::Live;
@@ -65,6 +65,8 @@ pub(crate) async fn load(
     let stem = layout.stem(scope);
     let keys = layout.public_keys(scope);
     let first = sweep(live, layout, scope).await?;
+    let node = subscription.node.clone();
+    let reading = node.reading(&stem, live.patience).await?;
     let mut lost = Vec::new();
     let mut take = |some: Vec<(Id, Option<Vec<u8>>)>| {
         let (there, gone): (Vec<_>, Vec<_>) = some.into_iter().partition(|(_, value)| value.is_some());
@@ -75,14 +77,17 @@ pub(crate) async fn load(
             .filter_map(|(id, value)| Some(RawRecord { key: keys.of(&id), revision: first.version, value: value? }));
         sink.part(records.collect());
     };
-    let (lowest, highest) = values::read(live, &stem, scope, &mut take).await?;
+    let (lowest, highest) = values::read(&reading, scope, &mut take).await?;
+    let highest = highest.max(reading.finish().await?);
     let last = sweep(live, layout, scope).await?;
     if lowest < first.version || highest > last.version {
-        return Err(gap(&stem, "the server lost its data while it was read, or what was read is another one's"));
+        let error = gap(&stem, "the server lost its data while it was read, or another server was read");
+        reading.give_up(&error).await;
+        return Err(error);
     }
-    let (mut version, mut since) = (first.version, Vec::new());
+    let (mut version, mut since, end) = (first.version, Vec::new(), Instant::now() + CATCH_UP);
     while version < last.version {
-        let Ok(Some(message)) = timeout(CATCH_UP, subscription.inbox.next()).await else {
+        let Ok(Some(message)) = timeout_at(end, subscription.inbox.next()).await else {
             return Err(gap(&stem, "changes made while it was read were not told"));
         };
         let Some(notice) = Notice::parse(&message).filter(|notice| notice.version > version) else { continue };
@@ -92,21 +97,29 @@ pub(crate) async fn load(
         version = notice.version;
         since.push(notice.change(&keys));
     }
-    purge(live, &stem, &lost).await?;
+    // Those that are something else than a record are there all the same.
+    let others = purge(live, &stem, lost).await?.into_iter();
+    let other = |id: Id| RawRecord { key: keys.of(&id), revision: first.version, value: Vec::new() };
+    sink.part(others.map(other).collect());
     Ok(Loaded { version, since, due: last.first.map(|first| Instant::now() + first) })
 }
 
-/// Takes out what was deleted by hand and not removed since, which is told like any other removal.
-async fn purge(live: &Live, stem: &str, ids: &[Id]) -> Result<()> {
+/// Takes out what was deleted by hand and not removed since, which is told like any other removal; answers what is there.
+async fn purge(live: &Live, stem: &str, ids: Vec<Id>) -> Result<Vec<Id>> {
+    let mut there = Vec::new();
     for some in ids.chunks(PAGE) {
         let call = live.call("purge", stem, |call| {
             for id in some {
                 call.arg(id);
             }
         });
-        call.await?;
+        let mut answer = call.await?;
+        let (_version, _count) = (answer.count()?, answer.count()?);
+        while !answer.is_empty() {
+            there.push(answer.bytes()?);
+        }
     }
-    Ok(())
+    Ok(there)
 }
 
 /// Removes what is past its deadline, and summarises a scope without transferring it.

@@ -1,7 +1,9 @@
 //! One server: a connection for requests and notifications, and one for reading sets.
 
 mod line;
+mod progress;
 mod reads;
+mod role;
 mod subscription;
 
 use std::net::IpAddr;
@@ -14,12 +16,12 @@ use tokio::sync::RwLock;
 
 use crate::error::{Elsewhere, classify, elsewhere, is_unknown_script, needs_cluster};
 use crate::pushes::Pushes;
-use crate::script::{Answer, TEXT, out_of_step};
+use crate::script::{Answer, TEXT};
 use crate::settings::Way;
 
 use line::Line;
-pub(crate) use reads::Listing;
 use reads::Reader;
+pub(crate) use reads::{Listing, Patience, Reading};
 pub(crate) use subscription::{PubSub, Subscription};
 
 /// Why the map of the Cluster may be wrong.
@@ -91,35 +93,11 @@ impl Node {
         }
     }
 
-    /// Asks for an answer, which a server that is not the master any more does not give. Needs no right, unlike PING.
+    /// Asks for an answer, which a server that is not the master any more does not give.
     pub(crate) async fn ping(&self) -> Result<()> {
-        if let Some(fault) = self.fault.get() {
-            return Err(fault.clone());
-        }
-        let answer: Value =
-            self.ask(&redis::cmd("HELLO")).await.map_err(|error| classify(error, "reach", &self.host))?;
-        let Value::Map(fields) = answer else {
-            return Err(out_of_step("reach", &self.host));
-        };
-        let word = |wanted: &str| {
-            let field =
-                fields.iter().find(|(name, _)| String::from_redis_value_ref(name).is_ok_and(|name| name == wanted));
-            field.and_then(|(_, value)| String::from_redis_value_ref(value).ok())
-        };
-        match word("role").or_else(|| word("mode")).as_deref() {
-            Some("master") => Ok(()),
-            Some("sentinel") => Err(Error::new(
-                ErrorKind::InvalidInput,
-                "reach",
-                &*self.host,
-                "the server is a Sentinel: write redis+sentinel://host:26379/name-of-the-master for redis://",
-            )),
-            role => Err(Error::new(
-                ErrorKind::Unavailable,
-                "reach",
-                &*self.host,
-                format!("the server is not the master but a {}", role.unwrap_or("stranger")),
-            )),
+        match self.fault.get() {
+            Some(fault) => Err(fault.clone()),
+            None => role::check(&self.line, &self.host).await,
         }
     }
 
@@ -130,15 +108,32 @@ impl Node {
         stem: &str,
         arguments: impl Fn(&mut Cmd) + Send + Sync,
     ) -> Result<Answer> {
-        let nonce = self.nonce.fetch_add(1, Ordering::Relaxed);
-        let mut result = self.evaluate("EVALSHA", self.script.get_hash(), nonce, verb, stem, &arguments).await;
-        if result.as_ref().is_err_and(is_unknown_script) {
-            result = self.evaluate("EVAL", TEXT, nonce, verb, stem, &arguments).await;
-        }
-        let value = result.map_err(|error| self.judge(error, verb, stem))?;
+        let (value, nonce) = self.call_on(&self.line, verb, stem, arguments).await?;
         Answer::read(value, nonce, verb, stem).inspect_err(|error| {
             let _ = self.fault.set(error.clone());
         })
+    }
+
+    /// Calls the script on one of the connections; answers what it said and the nonce that it should begin with.
+    async fn call_on(
+        &self,
+        line: &Line,
+        verb: &'static str,
+        stem: &str,
+        arguments: impl Fn(&mut Cmd) + Send + Sync,
+    ) -> Result<(Value, u64)> {
+        let nonce = self.nonce.fetch_add(1, Ordering::Relaxed);
+        let question = |command: &str, script: &str| {
+            let mut call = redis::cmd(command);
+            call.arg(script).arg(1).arg(stem).arg(verb).arg(nonce).arg(self.pubsub.commands().0);
+            arguments(&mut call);
+            call
+        };
+        let mut result = line.ask(&question("EVALSHA", self.script.get_hash())).await;
+        if result.as_ref().is_err_and(is_unknown_script) {
+            result = line.ask(&question("EVAL", TEXT)).await;
+        }
+        Ok((result.map_err(|error| self.judge(error, verb, stem))?, nonce))
     }
 
     /// Classifies a failure, and remembers one that speaks against the connection itself or, in a Cluster, against the map.
@@ -180,21 +175,6 @@ impl Node {
         self.line.end();
         self.reader.end();
         self.pushes.end();
-    }
-
-    async fn evaluate(
-        &self,
-        command: &str,
-        script: &str,
-        nonce: u64,
-        verb: &str,
-        stem: &str,
-        arguments: &(impl Fn(&mut Cmd) + Send + Sync),
-    ) -> Result<Value, RedisError> {
-        let mut call = redis::cmd(command);
-        call.arg(script).arg(1).arg(stem).arg(verb).arg(nonce).arg(self.pubsub.commands().0);
-        arguments(&mut call);
-        self.ask(&call).await
     }
 
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {

@@ -26,7 +26,7 @@ local KEEP = 3600000
 local MOST = 1000
 -- How often the list of services looks again at what one of its readers is looking at.
 local AGAIN = 1000
--- The longest value that is sent to anybody, and what is sent in the place of a longer one. A server cuts subscribers off that cannot
+-- The longest value that is published, and what is published in the place of a longer one. A server cuts subscribers off that cannot
 -- take their messages fast enough, and one such record would cut off every one of them, again and again.
 local LONGEST, TOO_LONG = 1048576, 'longer than 1048576 bytes'
 
@@ -170,8 +170,8 @@ if verb == 'renew' then
     local id = ARGV[n]
     if redis.call('HGET', owners, id) == lease then
       local rest = redis.call('PTTL', record(id))
-      if rest == -2 then
-        drop(id) -- Deleted by hand, or its time has just passed.
+      if redis.call('TYPE', record(id)).ok ~= 'string' then
+        drop(id) -- Deleted by hand, made something else, or its time has just passed.
       elseif rest == -1 then
         -- A plain SET by hand took the TTL away: the record is nobody's, and ends at its old deadline unless it is repaired.
         local ends = math.max(left(redis.call('ZSCORE', index, id)), 0)
@@ -212,15 +212,26 @@ if verb == 'sweep' then
   return answer
 end
 
--- purge id...: removes those of the ids whose record was deleted by hand, past the script.
+-- version: answers it.
+if verb == 'version' then
+  return { nonce, version() }
+end
+
+-- purge id...: removes those of the ids whose record was deleted by hand, past the script. Answers the version, how many are left, and
+-- which of the ids are still there.
 if verb == 'purge' then
+  local there = {}
   for n = 4, #ARGV do
-    if redis.call('ZSCORE', index, ARGV[n]) and redis.call('EXISTS', record(ARGV[n])) == 0 then
-      drop(ARGV[n])
+    if redis.call('ZSCORE', index, ARGV[n]) then
+      if redis.call('EXISTS', record(ARGV[n])) == 1 then
+        there[#there + 1] = ARGV[n]
+      else
+        drop(ARGV[n])
+      end
     end
   end
   tend()
-  return { nonce, version(), redis.call('ZCARD', index) }
+  return { nonce, version(), redis.call('ZCARD', index), unpack(there) }
 end
 
 -- check skip: looks whether records without a deadline are still there, beginning after so many, and removes those that were deleted

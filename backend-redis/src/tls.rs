@@ -8,7 +8,7 @@ mod rustls_stream {
     use std::sync::Arc;
 
     use discovery_core::{Error, ErrorKind, Result, TlsFiles, TlsMaterial};
-    use tokio::net::TcpStream;
+    use tokio::io::{AsyncRead, AsyncWrite};
     use tokio_rustls::TlsConnector;
     use tokio_rustls::client::TlsStream;
     use tokio_rustls::rustls::crypto::aws_lc_rs;
@@ -19,7 +19,11 @@ mod rustls_stream {
     use crate::error::classify;
 
     /// Shakes hands. The certificates are read for each connection, so that a rotated one is used.
-    pub(crate) async fn wrap(files: &TlsFiles, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>> {
+    pub(crate) async fn wrap<S: AsyncRead + AsyncWrite + Unpin>(
+        files: &TlsFiles,
+        host: &str,
+        stream: S,
+    ) -> Result<TlsStream<S>> {
         let material = files.read()?;
         let name = material.server_name.as_deref().unwrap_or_else(|| bare(host)).to_owned();
         let name = ServerName::try_from(name).map_err(|error| unusable("name of the server", &error.to_string()))?;
@@ -74,11 +78,7 @@ mod rustls_stream {
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) async fn wrap(
-    _files: &discovery_core::TlsFiles,
-    host: &str,
-    _stream: tokio::net::TcpStream,
-) -> discovery_core::Result<tokio::net::TcpStream> {
+pub(crate) async fn wrap<S>(_files: &discovery_core::TlsFiles, host: &str, _stream: S) -> discovery_core::Result<S> {
     let advice = "TLS is not compiled in; build discovery-redis with the feature \"tls\"";
     Err(discovery_core::Error::new(discovery_core::ErrorKind::Unsupported, "connect to", host, advice))
 }

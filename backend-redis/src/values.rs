@@ -6,17 +6,14 @@ use futures_util::StreamExt;
 use futures_util::future::try_join;
 use futures_util::stream::FuturesOrdered;
 
-use crate::live::Live;
-use crate::node::Listing;
+use crate::node::{Listing, Reading};
 use crate::notice::Id;
 
 /// Ids in one request: as many as a server lists in a fraction of a millisecond.
 const PAGE: usize = 2_500;
-/// Records of the first request, from which the size of the others is estimated.
-const SAMPLE: usize = 64;
-/// Records in one request at most.
-const MANY: usize = 500;
-/// What a request is to weigh at most, unless a single record weighs more.
+/// Records in one request at most. More would gain nothing, and where all of a sudden they are heavy their answer has 64 MiB.
+const MANY: usize = 64;
+/// What a request is to weigh, as far as the former ones let expect it.
 const WEIGHT: usize = 1024 * 1024;
 /// Requests of one set under way at once.
 const AHEAD: usize = 4;
@@ -25,14 +22,14 @@ const AHEAD: usize = 4;
 pub(crate) type Take<'a> = &'a mut (dyn FnMut(Vec<(Id, Option<Vec<u8>>)>) + Send);
 
 /// Reads all records of a scope, and returns the lowest and the highest version that it had meanwhile.
-pub(crate) async fn read(live: &Live, stem: &str, scope: &Scope, take: Take<'_>) -> Result<(u64, u64)> {
-    let mut listed = Some(live.list(stem, 0, PAGE).await?);
+pub(crate) async fn read(reading: &Reading<'_>, scope: &Scope, take: Take<'_>) -> Result<(u64, u64)> {
+    let mut listed = Some(reading.list(0, PAGE).await?);
     let (mut lowest, mut highest, mut largest) = (u64::MAX, 0, 0);
     while let Some(Listing { version, ids, next }) = listed {
         (lowest, highest) = (lowest.min(version), highest.max(version));
         let values = async {
             match scope {
-                Scope::Service(_) => read_values(live, stem, ids, largest, &mut *take).await,
+                Scope::Service(_) => read_values(reading, ids, largest, &mut *take).await,
                 // Services have no values.
                 Scope::Names => {
                     take(ids.into_iter().map(|id| (id, Some(Vec::new()))).collect());
@@ -42,7 +39,7 @@ pub(crate) async fn read(live: &Live, stem: &str, scope: &Scope, take: Take<'_>)
         };
         let more = async {
             match next {
-                Some(after) => live.list(stem, after, PAGE).await.map(Some),
+                Some(after) => reading.list(after, PAGE).await.map(Some),
                 None => Ok(None),
             }
         };
@@ -53,12 +50,13 @@ pub(crate) async fn read(live: &Live, stem: &str, scope: &Scope, take: Take<'_>)
 
 /// Reads values while those of former requests are understood. `largest` is the largest average so far of one request, 0 before the
 /// first.
-async fn read_values(live: &Live, stem: &str, ids: Vec<Id>, mut largest: usize, take: Take<'_>) -> Result<usize> {
+async fn read_values(reading: &Reading<'_>, ids: Vec<Id>, mut largest: usize, take: Take<'_>) -> Result<usize> {
     let (mut ids, mut requests) = (ids.into_iter(), FuturesOrdered::new());
     loop {
-        while requests.len() < if largest == 0 { 1 } else { AHEAD } && ids.len() > 0 {
+        let ahead = if largest == 0 { 1 } else { AHEAD };
+        while requests.len() < ahead && ids.len() > 0 {
             let some: Vec<_> = ids.by_ref().take(portion(largest)).collect();
-            requests.push_back(async move { (live.values(stem, &some).await, some) });
+            requests.push_back(async move { (reading.values(&some).await, some) });
         }
         let Some((values, some)) = requests.next().await else { return Ok(largest) };
         let values = values?;
@@ -70,7 +68,7 @@ async fn read_values(live: &Live, stem: &str, ids: Vec<Id>, mut largest: usize, 
 
 /// How many records a request asks for.
 fn portion(largest: usize) -> usize {
-    WEIGHT.checked_div(largest).map_or(SAMPLE, |records| records.clamp(1, MANY))
+    WEIGHT.checked_div(largest).map_or(MANY, |records| records.clamp(1, MANY))
 }
 
 #[cfg(test)]
@@ -78,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l04_a_request_weighs_about_a_mebibyte_at_most() {
-        assert_eq!([0, 1, 200, 4_096, 100_000, 2_000_000].map(portion), [64, 500, 500, 256, 10, 1]);
+    fn l04_of_heavy_records_a_request_asks_for_fewer() {
+        assert_eq!([0, 1, 200, 32_768, 100_000, 2_000_000].map(portion), [64, 64, 64, 32, 10, 1]);
     }
 }

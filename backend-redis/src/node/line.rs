@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use discovery_core::Result;
 use redis::aio::MultiplexedConnection;
@@ -9,6 +11,7 @@ use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
+use super::progress::{Observed, Progress};
 use crate::error::classify;
 use crate::pushes::Pushes;
 use crate::settings::Way;
@@ -16,6 +19,9 @@ use crate::tls;
 
 pub(super) struct Line {
     connection: MultiplexedConnection,
+    progress: Arc<Progress>,
+    /// Set once nothing more is to be asked.
+    ended: AtomicBool,
     /// The local address that the host is reached from.
     pub(super) source: Option<IpAddr>,
     /// Owned, so that it ends with the connection.
@@ -38,6 +44,8 @@ impl Line {
                 Ok::<(), ()>(())
             });
         }
+        let progress = Progress::new();
+        let stream = Observed::new(stream, progress.clone());
         let (connection, driver) = match &way.tls {
             None => start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?),
             Some(files) => {
@@ -45,16 +53,27 @@ impl Line {
                 start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?)
             }
         };
-        Ok(Self { connection, source, driver })
+        Ok(Self { connection, progress, ended: AtomicBool::new(false), source, driver })
     }
 
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         command.query_async(&mut self.connection.clone()).await
     }
 
+    /// Waits for what is asked here until nothing at all has come for so long; `None` then.
+    pub(super) async fn within<T>(&self, silence: Duration, answer: impl Future<Output = T>) -> Option<T> {
+        self.progress.within(silence, answer).await
+    }
+
     /// Ends the connection: what waits on it fails.
     pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
         self.driver.abort();
+    }
+
+    /// Whether it was ended, here or at the other side.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) || self.driver.is_finished()
     }
 }
 

@@ -6,25 +6,57 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::{Error, ErrorKind, Result};
+use discovery_core::{Backoff, Error, ErrorKind, Result};
 use redis::{Cmd, FromRedisValue};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::Node;
 use super::line::Line;
+use super::{Node, role};
 use crate::notice::Id;
-use crate::script::out_of_step;
+use crate::script::{Answer, out_of_step};
 
-/// The connection that sets are read on: dialled when one is read, and again when it broke.
+/// How long reading may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// How long nothing may come while an answer is awaited, and how long dialling may take.
+    pub(crate) silence: Duration,
+    /// The longest wait between two dials that fail.
+    pub(crate) backoff: Duration,
+}
+
+/// The connection that sets are read on: dialled when one is read, and again when it broke. All who read share its failures, too.
 #[derive(Default)]
-pub(super) struct Reader(Mutex<Option<Arc<Line>>>);
+pub(super) struct Reader(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    line: Option<Arc<Line>>,
+    backoff: Option<Backoff>,
+    /// Why there is none, and when it may be dialled again.
+    trouble: Option<(Error, Instant)>,
+}
+
+impl State {
+    /// Gives up the connection, unless it is another one by now.
+    fn fail(&mut self, line: Option<&Arc<Line>>, cause: &Error, patience: Patience) {
+        let is_current = match (line, &self.line) {
+            (Some(line), Some(current)) => Arc::ptr_eq(line, current),
+            (line, current) => line.is_none() && current.is_none(),
+        };
+        if is_current {
+            self.line = None;
+            let backoff = self.backoff.get_or_insert_with(|| Backoff::new(patience.backoff));
+            self.trouble = Some((cause.clone(), Instant::now() + backoff.next(cause.is_retryable())));
+        }
+    }
+}
 
 impl Reader {
     /// Ends what is being read; what is being dialled ends by its deadline.
     pub(super) fn end(&self) {
-        if let Ok(line) = self.0.try_lock() {
-            line.iter().for_each(|line| line.end());
+        if let Ok(state) = self.0.try_lock() {
+            state.line.iter().for_each(|line| line.end());
         }
     }
 }
@@ -48,67 +80,110 @@ impl Node {
         Ok(found.into_iter().map(|(id, revision)| (id, whole(revision))).collect())
     }
 
+    /// Begins to read what is under a stem.
+    pub(crate) async fn reading<'a>(&'a self, stem: &'a str, patience: Patience) -> Result<Reading<'a>> {
+        let late = |_| silent(stem, patience.silence);
+        // Whoever dials is done by then.
+        let mut state = timeout(patience.silence, self.reader.0.lock()).await.map_err(late)?;
+        if let Some(line) = state.line.as_ref().filter(|line| !line.is_over()) {
+            return Ok(Reading { node: self, line: line.clone(), stem, patience });
+        }
+        if let Some((cause, again)) = &state.trouble
+            && *again > Instant::now()
+        {
+            return Err(cause.clone());
+        }
+        state.line = None;
+        let dial = async {
+            let line = Line::dial(&self.host, &self.way, None).await?;
+            // Where several servers stand behind one address, it may be another one.
+            role::check(&line, &self.host).await?;
+            Ok(Arc::new(line))
+        };
+        let dialled = timeout(patience.silence, dial).await.map_err(late).and_then(|dialled| dialled);
+        let line = dialled.inspect_err(|cause| state.fail(None, cause, patience))?;
+        state.line = Some(line.clone());
+        Ok(Reading { node: self, line, stem, patience })
+    }
+}
+
+/// One reading of what is under a stem, on one connection.
+pub(crate) struct Reading<'a> {
+    node: &'a Node,
+    line: Arc<Line>,
+    stem: &'a str,
+    patience: Patience,
+}
+
+impl Reading<'_> {
     /// The ids that changed after a revision, without their revisions, which would take the server ten times as long.
     ///
     /// What changes meanwhile moves to the end. So whatever was up to the next page's beginning when that was asked for is listed here,
     /// unless it comes later.
-    pub(crate) async fn list(&self, stem: &str, after: u64, most: usize, patience: Duration) -> Result<Listing> {
-        let line = self.reader(stem, patience).await?;
-        let (mut version, mut last, mut ids) = (redis::cmd("GET"), by_revision(stem, after), by_revision(stem, after));
-        version.arg(format!("{stem}:version"));
+    pub(crate) async fn list(&self, after: u64, most: usize) -> Result<Listing> {
+        let (mut last, mut ids) = (by_revision(self.stem, after), by_revision(self.stem, after));
         last.arg("WITHSCORES").arg("LIMIT").arg(most.saturating_sub(1)).arg(1);
         ids.arg("LIMIT").arg(0).arg(most);
+        let mut version = redis::cmd("GET");
+        version.arg(format!("{}:version", self.stem));
         // Sent in this order, and answered in it.
-        let (version, last, ids): (Option<u64>, Vec<(Id, f64)>, _) = tokio::try_join!(
-            self.read(&line, stem, &version, patience),
-            self.read(&line, stem, &last, patience),
-            self.read(&line, stem, &ids, patience),
-        )?;
+        let (version, last, ids): (Option<u64>, Vec<(Id, f64)>, _) =
+            tokio::try_join!(self.ask(&version), self.ask(&last), self.ask(&ids))?;
         let next = last.first().map(|(_, revision)| whole(*revision));
         Ok(Listing { version: version.unwrap_or(0), ids, next })
     }
 
-    /// Reads the values of some records; `None` for one that is not there, or is no string. A plain request carries no nonce; one that is
-    /// out of step shows by its length or its values.
-    pub(crate) async fn values(&self, stem: &str, ids: &[Id], patience: Duration) -> Result<Vec<Option<Vec<u8>>>> {
-        let line = self.reader(stem, patience).await?;
+    /// Reads the values of some records; `None` for one that is not there, or is no string.
+    pub(crate) async fn values(&self, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut read = redis::cmd("MGET");
-        let mut key = format!("{stem}/").into_bytes();
+        let mut key = format!("{}/", self.stem).into_bytes();
         let stem_length = key.len();
         for id in ids {
             key.truncate(stem_length);
             key.extend_from_slice(id);
             read.arg(&key);
         }
-        let values: Vec<_> = self.read(&line, stem, &read, patience).await?;
-        if values.len() == ids.len() { Ok(values) } else { Err(out_of_step("read", stem)) }
-    }
-
-    /// The connection for reading.
-    async fn reader(&self, stem: &str, patience: Duration) -> Result<Arc<Line>> {
-        let mut reader = self.reader.0.lock().await;
-        if let Some(line) = &*reader {
-            return Ok(line.clone());
+        let values: Vec<_> = self.ask(&read).await?;
+        if values.len() == ids.len() {
+            return Ok(values);
         }
-        let dialled = timeout(patience, Line::dial(&self.host, &self.way, None)).await;
-        let line = Arc::new(dialled.unwrap_or_else(|_| Err(silent(stem, patience)))?);
-        *reader = Some(line.clone());
-        Ok(line)
+        let error = out_of_step("read", self.stem);
+        self.give_up(&error).await;
+        Err(error)
     }
 
-    async fn read<T: FromRedisValue>(&self, line: &Arc<Line>, stem: &str, read: &Cmd, patience: Duration) -> Result<T> {
-        let error = match timeout(patience, line.ask(read)).await {
-            Ok(Ok(answer)) => return Ok(answer),
+    /// Ends a reading, and answers the version. Plain requests carry no nonce; this one does, so if bytes were lost before it shows here.
+    pub(crate) async fn finish(&self) -> Result<u64> {
+        let verb = "version";
+        let call = self.node.call_on(&self.line, verb, self.stem, |_| {});
+        let answer = self.line.within(self.patience.silence, call).await;
+        let version = answer.unwrap_or_else(|| Err(silent(self.stem, self.patience.silence)));
+        let version = version.and_then(|(value, nonce)| Answer::read(value, nonce, verb, self.stem)?.count());
+        match &version {
+            Ok(_) => {
+                let mut state = self.node.reader.0.lock().await;
+                (state.backoff, state.trouble) = (None, None);
+            }
+            Err(error) => self.give_up(error).await,
+        }
+        version
+    }
+
+    /// Leaves the connection, since what came on it cannot be believed.
+    pub(crate) async fn give_up(&self, cause: &Error) {
+        self.node.reader.0.lock().await.fail(Some(&self.line), cause, self.patience);
+        self.line.end();
+    }
+
+    async fn ask<T: FromRedisValue>(&self, question: &Cmd) -> Result<T> {
+        let error = match self.line.within(self.patience.silence, self.line.ask(question)).await {
+            Some(Ok(answer)) => return Ok(answer),
             // What the server says leaves the connection as it is.
-            Ok(Err(error)) if error.code().is_some() => return Err(self.judge(error, "read", stem)),
-            Ok(Err(error)) => self.judge(error, "read", stem),
-            Err(_) => silent(stem, patience),
+            Some(Err(error)) if error.code().is_some() => return Err(self.node.judge(error, "read", self.stem)),
+            Some(Err(error)) => self.node.judge(error, "read", self.stem),
+            None => silent(self.stem, self.patience.silence),
         };
-        let mut reader = self.reader.0.lock().await;
-        if reader.as_ref().is_some_and(|current| Arc::ptr_eq(current, line)) {
-            *reader = None;
-        }
-        line.end();
+        self.give_up(&error).await;
         Err(error)
     }
 }
@@ -125,6 +200,6 @@ fn whole(revision: f64) -> u64 {
     revision as u64
 }
 
-fn silent(stem: &str, patience: Duration) -> Error {
-    Error::new(ErrorKind::DeadlineExceeded, "read", stem, format!("no answer within {patience:?}"))
+fn silent(stem: &str, silence: Duration) -> Error {
+    Error::new(ErrorKind::DeadlineExceeded, "read", stem, format!("nothing came for {silence:?}"))
 }

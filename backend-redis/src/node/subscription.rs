@@ -65,7 +65,7 @@ impl Node {
 
 /// The changes of one scope; dropping it ends them.
 pub(crate) struct Subscription {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     pub(crate) inbox: Inbox,
 }
 

@@ -12,6 +12,7 @@ mod fixture;
 mod hosts;
 mod limits;
 mod operator;
+mod reading;
 mod stage;
 #[cfg(feature = "tls")]
 mod tls;

@@ -68,6 +68,7 @@ macro_rules! conformance {
             r12_what_cannot_work_is_refused_before_it_is_sent,
             w01_the_first_set_is_full_even_if_empty,
             w02_no_change_is_lost_while_watches_open,
+            w02_what_changes_while_a_set_is_read_is_in_it,
             w02_f02_a_gap_is_compared_not_merged,
             w03_a_slow_reader_gets_the_newest_set,
             w04_an_outage_empties_nothing,

@@ -11,6 +11,9 @@ use crate::{ErrorKind, Freshness, Key};
 
 const SOON: Duration = Duration::from_secs(3);
 
+/// Moments of a read, 25 ms apart: longer than it takes.
+const MOMENTS: u32 = 24;
+
 /// W1: the first set is the full set, also of a service that was never seen.
 pub async fn w01_the_first_set_is_full_even_if_empty<F: Fixture>(stage: Stage<F>) {
     let (backend, _) = stage.handle().await;
@@ -28,6 +31,36 @@ pub async fn w01_the_first_set_is_full_even_if_empty<F: Fixture>(stage: Stage<F>
     let late = backend.watch("never-seen");
     let _registration = register(&backend, instance("never-seen", "a")).await;
     shows(&late, SOON, &["a"]).await;
+}
+
+/// W2: whatever comes, changes or goes at whatever moment of a read over a slow link is in the set, without reconciliation.
+pub async fn w02_what_changes_while_a_set_is_read_is_in_it<F: Fixture>(stage: Stage<F>) {
+    let policy = crate::Policy { reconcile: Duration::from_secs(600), ..stage.policy() };
+    let service = |moment: u32| format!("service-{moment}");
+    for moment in 0..MOMENTS {
+        stage.put(&[instance(&service(moment), "a"), instance(&service(moment), "b")]).await;
+    }
+    let (stage, service) = (&stage, &service);
+    let reads = (0..MOMENTS).map(|moment| {
+        let policy = policy.clone();
+        async move {
+            let (backend, link) = stage.handle_with("", policy).await;
+            link.delay(Duration::from_millis(40)).await;
+            let (watch, service) = (backend.watch(&service(moment)), service(moment));
+            tokio::time::sleep(Duration::from_millis(25) * moment).await;
+            stage.put(&[instance(&service, "new")]).await;
+            stage.fixture.delete_raw(&path(&service, "a")).await;
+            stage
+                .put(&[instance(&service, "b").to_builder().weight(7).build().unwrap_or_else(|e| fail(&e.to_string()))])
+                .await;
+            eventually(Duration::from_secs(5), "the set to be the store's", async || match watch.latest() {
+                Some(set) if ids(&set) == ["b", "new"] && set.get("b").is_some_and(|b| b.weight() == 7) => Ok(()),
+                other => Err((moment, other.map(|set| ids(&set)))),
+            })
+            .await;
+        }
+    });
+    futures_util::future::join_all(reads).await;
 }
 
 /// W3: a watch that is not read holds one set, and yields the newest one when it is.
