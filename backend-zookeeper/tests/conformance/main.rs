@@ -7,6 +7,7 @@ mod auth;
 mod child_watches;
 mod fixture;
 mod hosts;
+mod pages;
 mod raw;
 mod stage;
 #[cfg(feature = "tls")]
