@@ -11,8 +11,10 @@ use crate::notice::Id;
 
 /// Ids in one request: as many as a server lists in a fraction of a millisecond.
 const PAGE: usize = 2_500;
-/// Records in one request at most. More would gain nothing, and where all of a sudden they are heavy their answer has 64 MiB.
-const MANY: usize = 64;
+/// Records of the first request, from which the size of the others is estimated.
+const SAMPLE: usize = 64;
+/// Records in one request at most. More would gain next to nothing, and make the answer larger where all of a sudden they are heavy.
+const MANY: usize = 256;
 /// What a request is to weigh, as far as the former ones let expect it.
 const WEIGHT: usize = 1024 * 1024;
 /// Requests of one set under way at once.
@@ -68,7 +70,7 @@ async fn read_values(reading: &Reading<'_>, ids: Vec<Id>, mut largest: usize, ta
 
 /// How many records a request asks for.
 fn portion(largest: usize) -> usize {
-    WEIGHT.checked_div(largest).map_or(MANY, |records| records.clamp(1, MANY))
+    WEIGHT.checked_div(largest).map_or(SAMPLE, |records| records.clamp(1, MANY))
 }
 
 #[cfg(test)]
@@ -77,6 +79,6 @@ mod tests {
 
     #[test]
     fn l04_of_heavy_records_a_request_asks_for_fewer() {
-        assert_eq!([0, 1, 200, 32_768, 100_000, 2_000_000].map(portion), [64, 64, 64, 32, 10, 1]);
+        assert_eq!([0, 1, 200, 32_768, 100_000, 2_000_000].map(portion), [64, 256, 256, 32, 10, 1]);
     }
 }
