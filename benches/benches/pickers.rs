@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a bench that cannot begin has to say so")]
 
+#[allow(dead_code, reason = "the figures need more of it")]
 #[path = "../src/fleet.rs"]
 mod fleet;
 

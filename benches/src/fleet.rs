@@ -50,9 +50,14 @@ impl Fleet {
 
     /// Writes the record of one.
     pub(crate) fn put(&self, id: usize, weight: u32, version: usize) -> Result<()> {
-        let builder = Instance::builder(SERVICE).id(format!("{id:05}")).endpoint("grpc://10.0.0.5:9000").weight(weight);
-        let instance = builder.version(version.to_string()).build()?;
+        let instance = instance(id, weight, version)?;
         self.store.put_raw(&self.space.key(&instance.key()), &encode(&instance));
+        Ok(())
+    }
+
+    /// Deletes the record of one.
+    pub(crate) fn remove(&self, id: usize) -> Result<()> {
+        self.store.delete_raw(&self.space.key(&instance(id, 1, 0)?.key()));
         Ok(())
     }
 
@@ -66,4 +71,11 @@ impl Fleet {
             known => Err(format!("{known} of {} instances are known", self.size).into()),
         }
     }
+}
+
+/// Each has an address of its own, since rings are made of addresses.
+fn instance(id: usize, weight: u32, version: usize) -> Result<Instance> {
+    let endpoint = format!("grpc://10.0.{}.{}:9000", id / 256, id % 256);
+    let builder = Instance::builder(SERVICE).id(format!("{id:05}")).endpoint(&endpoint).weight(weight);
+    Ok(builder.version(version.to_string()).build()?)
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench talks to a person")]
 
 mod fleet;
+mod hash;
 mod measure;
 mod pick;
 mod snapshot;
@@ -18,12 +19,13 @@ async fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words[..] {
+        ["hash"] => hash::run().await,
         ["pick"] => pick::run().await,
         ["snapshot", ref stores @ ..] => snapshot::run(stores).await,
         ["tail"] => tail::run(tail::Plots::No).await,
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
-            eprintln!("there is no bench {words:?}; known are: pick, snapshot [store …], tail, tail --plots");
+            eprintln!("there is no bench {words:?}; known are: hash, pick, snapshot [store …], tail, tail --plots");
             std::process::exit(2)
         }
     }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::simulation::{Report, SECONDS, SERVERS, SLOW};
+use super::report::Report;
+use super::simulation::{SECONDS, SERVERS, SLOW};
 use crate::Result;
 
 const COLORS: [RGBColor; 5] = [
