@@ -14,8 +14,9 @@ const REFRESH: u64 = 128;
 const ENOUGH: u64 = 256;
 /// Parts of a hedge, so that a share can be saved for each request.
 const WHOLE: u64 = 1_000_000;
-/// Hedges that may be saved for a burst.
-const BURST: u64 = 10;
+/// Hedges that may be saved for a burst. A server of eleven that becomes slow has fifteen of a thousand requests a second before anybody
+/// can know (the bench `tail`).
+const BURST: u64 = 20;
 
 /// When to hedge, and how often at most.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,6 +63,10 @@ impl HedgeOptions {
 }
 
 /// The hedging of requests that are alike, such as those of one method. Hedge only what may be done twice.
+///
+/// The copy goes to another instance, the first answer counts, and the other copy is given up. If that is the first one, report it as
+/// [`Failure`](crate::Outcome::Failure): as merely cancelled it would teach a picker that goes by time no more than how long it was waited
+/// for, and the slow instance would be asked again and again. A copy that lost is [`Cancelled`](crate::Outcome::Cancelled).
 ///
 /// It learns by itself: for the first few hundred requests nothing is hedged. All its numbers stand for themselves, so relaxed ordering
 /// suffices.
@@ -134,7 +139,7 @@ mod tests {
             hedged += u32::from(hedge.permits());
             hedge.record(Duration::from_secs(5));
         }
-        assert!((100..=111).contains(&hedged), "{hedged}");
+        assert!((100..=121).contains(&hedged), "{hedged}");
     }
 
     #[test]
