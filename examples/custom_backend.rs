@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use discovery_kit::store::{Capabilities, Digest, RawRecord, Scope, Sink, Store};
-use discovery_kit::{Engine, Error, ErrorKind, Instance, Key, KeySpace, Policy, Result, Schemes, encode};
+use discovery_kit::{Engine, Error, ErrorKind, Instance, KeySpace, Policy, Result, Schemes, encode};
 
 /// A file with one `service scheme://host:port` a line.
 struct File(PathBuf, KeySpace, Capabilities);
