@@ -13,6 +13,7 @@ use super::health::{Bell, Health, Heed, Objection};
 use super::plan::{Group, Level, plan};
 use super::selection::Selection;
 use super::slow_start::{self, Steps};
+use super::tab::Tabs;
 use super::tier::{Tier, keeps};
 use super::{BalancerOptions, Member};
 use crate::Instance;
@@ -28,6 +29,7 @@ pub(super) struct Builder<F> {
     /// Whether the pickers share by weight. Known from the first selection on, in which nobody starts slowly.
     by_weight: bool,
     bell: Bell,
+    tabs: Arc<Tabs>,
     options: BalancerOptions,
     quota: Arc<Quota>,
     steps: Option<Steps>,
@@ -40,7 +42,7 @@ pub(super) struct Builder<F> {
 }
 
 impl<F: PickerFactory> Builder<F> {
-    pub(super) fn new(factory: F, bell: Bell, options: BalancerOptions) -> Self {
+    pub(super) fn new(factory: F, bell: Bell, tabs: Arc<Tabs>, options: BalancerOptions) -> Self {
         let now = Instant::now();
         let outliers = options.outliers.as_ref();
         let judging = outliers.filter(|rules| rules.judges_rates()).and_then(|rules| now.checked_add(rules.interval));
@@ -50,6 +52,7 @@ impl<F: PickerFactory> Builder<F> {
             main: None,
             by_weight: true,
             bell,
+            tabs,
             quota: Arc::new(Quota::new(outliers.and_then(|rules| rules.consecutive_failures).map(Into::into))),
             steps: options.slow_start.as_ref().and_then(|rule| Steps::new(rule, now)),
             options,
@@ -202,7 +205,7 @@ impl<F: PickerFactory> Builder<F> {
 
     fn join(&self, instance: &Arc<Instance>, joined: Option<Instant>) -> Member {
         let health = Health::new(self.quota.clone(), self.bell.clone());
-        let cell = Cell::new(instance.clone(), health, self.options.clock.clone(), joined);
+        let cell = Cell::new(instance.clone(), health, self.options.clock.clone(), joined, self.tabs.clone());
         Member::new(instance.clone(), instance.weight(), Arc::new(cell))
     }
 }

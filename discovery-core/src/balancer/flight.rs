@@ -1,8 +1,9 @@
 //! What is known of one instance id from its requests, and the guard of one that is in flight.
 //!
 //! The guard owns a share of the [`Flights`], and nobody else does but the [`Cell`]: so the number of shares is the number of requests in
-//! flight, counted by the very addition that keeps the value alive. A pick with its report costs three atomic additions in all, five where
-//! its time is taken.
+//! flight, counted by the very addition that keeps the value alive. Successes are not counted at all: they are what was begun less what
+//! became of the others. A pick with its report costs two atomic additions in all, three without a [`Reader`](super::Reader), and two more
+//! where its time is taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use super::ejection::Sentence;
 use super::health::Health;
 use super::latency::{Latency, Timing};
 use super::outlier::Tally;
+use super::tab::Tabs;
 use crate::Instance;
 use crate::clock::Clock;
 
@@ -38,27 +40,36 @@ pub enum Outcome {
 pub(super) struct Flights {
     /// The newest record of the instance.
     record: ArcSwap<Instance>,
-    success: AtomicU64,
+    /// How many were begun, without those on open [tabs](super::tab).
+    begun: AtomicU64,
     failure: AtomicU64,
     unreachable: AtomicU64,
     cancelled: AtomicU64,
+    /// Those that were never sent.
+    discarded: AtomicU64,
     pub(super) latency: Latency,
     pub(super) health: Health,
     clock: Clock,
 }
 
 impl Flights {
-    fn counter(&self, outcome: Outcome) -> &AtomicU64 {
+    /// Where that is counted; `None` for what is left when all others are.
+    fn counter(&self, outcome: Option<Outcome>) -> Option<&AtomicU64> {
         match outcome {
-            Outcome::Success => &self.success,
-            Outcome::Failure => &self.failure,
-            Outcome::Unreachable => &self.unreachable,
-            Outcome::Cancelled => &self.cancelled,
+            Some(Outcome::Success) => None,
+            Some(Outcome::Failure) => Some(&self.failure),
+            Some(Outcome::Unreachable) => Some(&self.unreachable),
+            Some(Outcome::Cancelled) => Some(&self.cancelled),
+            None => Some(&self.discarded),
         }
     }
 
-    pub(super) fn count(&self, outcome: Outcome) -> u64 {
-        self.counter(outcome).load(Ordering::Relaxed)
+    pub(super) fn add_begun(&self, begun: u64) {
+        self.begun.fetch_add(begun, Ordering::Relaxed);
+    }
+
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 }
 
@@ -68,6 +79,7 @@ pub(super) struct Cell {
     flights: Arc<Flights>,
     /// When this process saw it join; `None` if it was there from the beginning.
     joined: Option<Instant>,
+    tabs: Arc<Tabs>,
     /// Never looked at by a pick.
     notes: Mutex<Notes>,
 }
@@ -83,23 +95,34 @@ pub(super) struct Notes {
 }
 
 impl Cell {
-    pub(super) fn new(instance: Arc<Instance>, health: Health, clock: Clock, joined: Option<Instant>) -> Self {
+    pub(super) fn new(
+        instance: Arc<Instance>,
+        health: Health,
+        clock: Clock,
+        joined: Option<Instant>,
+        tabs: Arc<Tabs>,
+    ) -> Self {
         let flights = Arc::new(Flights {
             record: ArcSwap::new(instance),
-            success: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
             failure: AtomicU64::new(0),
             unreachable: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
+            discarded: AtomicU64::new(0),
             latency: Latency::default(),
             health,
             clock,
         });
-        Self { flights, joined, notes: Mutex::default() }
+        Self { flights, joined, tabs, notes: Mutex::default() }
     }
 
     #[inline]
     pub(super) fn flights(&self) -> &Flights {
         &self.flights
+    }
+
+    pub(super) fn tabs(&self) -> &Tabs {
+        &self.tabs
     }
 
     pub(super) fn joined(&self) -> Option<Instant> {
@@ -127,7 +150,19 @@ impl Cell {
         u32::try_from(Arc::strong_count(&self.flights) - 1).unwrap_or(u32::MAX)
     }
 
-    /// Begins a request.
+    /// How many ended this way; of successes, given how many were begun. While requests begin or end it may be a few too low for a moment,
+    /// never too high: what is in flight is counted before it is begun, and after what became of it.
+    pub(super) fn count(&self, outcome: Outcome, begun: impl FnOnce() -> u64) -> u64 {
+        let read = |outcome| self.flights.counter(outcome).map_or(0, |counter| counter.load(Ordering::Relaxed));
+        if outcome != Outcome::Success {
+            return read(Some(outcome));
+        }
+        let begun = begun();
+        let others = [Some(Outcome::Failure), Some(Outcome::Unreachable), Some(Outcome::Cancelled), None];
+        others.into_iter().map(read).fold(begun, u64::saturating_sub).saturating_sub(self.pending().into())
+    }
+
+    /// Begins a request, which the caller counts as begun.
     #[inline]
     pub(super) fn begin(&self, timing: Timing) -> Pick {
         self.flights.latency.begin(timing, self.pending());
@@ -172,8 +207,10 @@ impl Drop for Pick {
     #[inline]
     fn drop(&mut self) {
         self.flights.latency.end(self.timing, &self.flights.clock, self.outcome);
+        if let Some(counter) = self.flights.counter(self.outcome) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some(outcome) = self.outcome {
-            self.flights.counter(outcome).fetch_add(1, Ordering::Relaxed);
             self.flights.health.heard(outcome);
         }
     }

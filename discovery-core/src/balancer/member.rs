@@ -39,9 +39,9 @@ impl Member {
         self.cell.pending()
     }
 
-    /// How many requests ended this way.
+    /// How many requests ended this way. While requests begin or end, successes may be a few too low for a moment.
     pub fn count(&self, outcome: Outcome) -> u64 {
-        self.cell.flights().count(outcome)
+        self.cell.count(outcome, || self.cell.tabs().begun(self, || self.cell.flights().begun()))
     }
 
     /// What an answer is expected to take in nanoseconds: a peak-sensitive average that fades by 1/e in ten seconds, or, if that is
@@ -73,10 +73,18 @@ impl Member {
         &self.cell
     }
 
+    /// Begins a request that the caller counts.
+    #[inline]
+    pub(super) fn begin_counted(&self, timing: Timing) -> Pick {
+        self.cell.begin(timing)
+    }
+
     /// Begins a request.
     #[inline]
     pub(super) fn begin(&self, timing: Timing) -> Pick {
-        self.cell.begin(timing)
+        let pick = self.cell.begin(timing);
+        self.cell.flights().add_begun(1);
+        pick
     }
 
     /// Begins a request that is timed from this moment on, or not.

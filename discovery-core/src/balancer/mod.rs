@@ -17,6 +17,7 @@ mod reader;
 mod selection;
 mod share;
 mod slow_start;
+mod tab;
 mod tier;
 mod version;
 mod zone;
@@ -52,6 +53,7 @@ use follow::follow;
 use health::{Bell, Objection};
 use latency::Timing;
 use selection::Selection;
+use tab::Tabs;
 
 /// Picks an instance for each request. Clones share everything.
 ///
@@ -75,6 +77,8 @@ struct Shared {
     built: watch::Sender<u64>,
     /// Rings when somebody's health changes, to wake the task.
     bell: Bell,
+    /// What readers have begun.
+    tabs: Arc<Tabs>,
     /// Whether no other set will come. Set before the last selection is announced, and read by those who were woken by it.
     closed: AtomicBool,
     options: BalancerOptions,
@@ -92,14 +96,15 @@ impl Balancer {
     /// Outside of a Tokio runtime, as everything that starts tasks.
     pub fn with_options(watch: Watch, factory: impl PickerFactory, options: BalancerOptions) -> Self {
         let receiver = watch.receiver();
-        let bell = Bell::new();
-        let mut builder = Builder::new(factory, bell.clone(), options.clone());
+        let (bell, tabs) = (Bell::new(), Arc::<Tabs>::default());
+        let mut builder = Builder::new(factory, bell.clone(), tabs.clone(), options.clone());
         let first = builder.build(&receiver.borrow(), None);
         let shared = Arc::new(Shared {
             number: AtomicU64::new(first.number),
             selection: ArcSwap::from_pointee(first),
             built: watch::Sender::new(0),
             bell,
+            tabs,
             closed: AtomicBool::new(false),
             options,
         });
@@ -250,14 +255,22 @@ impl Shared {
         self.number.load(Ordering::Acquire) != selection.number
     }
 
+    /// The refusal of a set that is older than the caller allows.
+    #[inline]
+    fn check_age(&self, selection: &Selection) -> Result<()> {
+        match (self.options.stale, selection.freshness.since()) {
+            (StalePolicy::RefuseAfter(limit), Some(since))
+                if !selection.first.members.is_empty() && since.elapsed() > limit =>
+            {
+                Err(selection.too_stale())
+            }
+            _ => Ok(()),
+        }
+    }
+
     #[inline]
     fn pick(&self, selection: &Selection, context: &Context<'_>, now: Moment, timing: Timing) -> Result<Pick> {
-        if let (StalePolicy::RefuseAfter(limit), Some(since)) = (self.options.stale, selection.freshness.since())
-            && !selection.first.members.is_empty()
-            && since.elapsed() > limit
-        {
-            return Err(selection.too_stale());
-        }
+        self.check_age(selection)?;
         let member = match timing {
             Timing::Off => selection.select(context),
             _ => selection.select(&context.at(now)),

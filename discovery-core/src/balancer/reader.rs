@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::latency::Timing;
-use super::selection::Selection;
+use super::tab::Tab;
 use super::{Balancer, Pick};
 use crate::Result;
 use crate::clock::Moment;
@@ -15,10 +15,10 @@ use crate::picker::Context;
 ///
 /// Where the picker goes by time and picks come faster than one in 50 µs, one request in four is timed: reading a clock twice would cost
 /// more than everything else, and a quarter of so many says as much as all.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Reader {
     balancer: Balancer,
-    selection: Arc<Selection>,
+    tab: Arc<Tab>,
     /// When the clock was read last, and how many picks go by that.
     read: Moment,
     skip: u8,
@@ -31,8 +31,9 @@ const SKIPPED: u8 = 3;
 
 impl Reader {
     pub(super) fn new(balancer: Balancer) -> Self {
-        let selection = balancer.inner.shared.selection.load_full();
-        Self { balancer, selection, read: Moment::default(), skip: 0 }
+        let shared = &balancer.inner.shared;
+        let tab = shared.tabs.open(shared.selection.load_full());
+        Self { balancer, tab, read: Moment::default(), skip: 0 }
     }
 
     /// The balancer that it reads.
@@ -47,10 +48,12 @@ impl Reader {
     #[inline]
     pub fn pick(&mut self, context: &Context<'_>) -> Result<Pick> {
         let shared = &self.balancer.inner.shared;
-        if shared.is_older(&self.selection) {
-            self.selection = shared.selection.load_full();
+        if shared.is_older(self.tab.selection()) {
+            let newer = shared.tabs.open(shared.selection.load_full());
+            shared.tabs.close(&std::mem::replace(&mut self.tab, newer));
         }
-        let timing = match self.selection.is_timed {
+        let selection = self.tab.selection();
+        let timing = match selection.is_timed {
             false => Timing::Off,
             true if self.skip > 0 => {
                 self.skip -= 1;
@@ -63,6 +66,35 @@ impl Reader {
                 Timing::Since(now)
             }
         };
-        shared.pick(&self.selection, context, self.read, timing)
+        if !selection.is_plain {
+            return shared.pick(selection, context, self.read, timing);
+        }
+        shared.check_age(selection)?;
+        let first = &selection.first;
+        let place = match timing {
+            Timing::Off => first.picker.pick(&first.members, context),
+            _ => first.picker.pick(&first.members, &context.at(self.read)),
+        };
+        match place.and_then(|place| Some((place, first.members.get(place)?))) {
+            Some((place, member)) if first.admits(member) => {
+                let pick = member.begin_counted(timing);
+                self.tab.count(place);
+                Ok(pick)
+            }
+            Some((place, member)) => Ok(selection.at(first, place).unwrap_or(member).begin(timing)),
+            None => Err(selection.nobody()),
+        }
+    }
+}
+
+impl Clone for Reader {
+    fn clone(&self) -> Self {
+        self.balancer.reader()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.balancer.inner.shared.tabs.close(&self.tab);
     }
 }

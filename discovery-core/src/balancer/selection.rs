@@ -73,8 +73,9 @@ impl Selection {
         self.at(&self.first, index)
     }
 
+    /// The member at this place of a tier, or who stands in for it.
     #[inline]
-    fn at<'a>(&'a self, tier: &'a Tier, index: usize) -> Option<&'a Member> {
+    pub(super) fn at<'a>(&'a self, tier: &'a Tier, index: usize) -> Option<&'a Member> {
         let member = tier.members.get(index)?;
         if tier.admits(member) { Some(member) } else { Some(self.stand_in(tier, index).unwrap_or(member)) }
     }

@@ -19,7 +19,7 @@ pub(crate) fn timed_member(id: &str, weight: u32, clock: &Clock) -> Member {
 pub(crate) fn of(instance: Instance, clock: &Clock) -> Member {
     let (weight, instance) = (instance.weight(), Arc::new(instance));
     let health = Health::new(Arc::new(Quota::new(None)), Bell::new());
-    let cell = Cell::new(instance.clone(), health, clock.clone(), None);
+    let cell = Cell::new(instance.clone(), health, clock.clone(), None, Arc::default());
     Member::new(instance, weight, Arc::new(cell))
 }
 

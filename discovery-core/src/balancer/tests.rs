@@ -227,6 +227,47 @@ async fn p08_a_pick_is_counted_once_or_given_back() {
     assert_eq!((all, member.pending()), ([1, 1, 1], 0));
 }
 
+/// Whoever begins a pick, on whichever selection, its outcome is counted once, and a former member of the same id has nothing of it.
+#[tokio::test(start_paused = true)]
+async fn p08_what_readers_begin_is_counted_once_whatever_changes() {
+    let (store, backend, _) = opened();
+    let a = registered(&backend, instance("a", 1)).await;
+    let balancer = Balancer::new(backend.watch("pay"), RoundRobin::new());
+    knows(&balancer, &["a"]).await;
+    let counted = |expected: [u64; 3], pending: u32| {
+        let member = balancer.members().into_iter().find(|member| member.instance().id() == "a").unwrap();
+        let all = [Outcome::Success, Outcome::Failure, Outcome::Cancelled].map(|outcome| member.count(outcome));
+        assert_eq!((all, member.pending()), (expected, pending));
+    };
+    let (mut first, mut second) = (balancer.reader(), balancer.reader());
+    let mut picks = |outcome| {
+        let all = [first.pick(&Context::default()), second.pick(&Context::default()), balancer.pick(&Context::default())];
+        all.into_iter().for_each(|pick| pick.unwrap().finish(outcome));
+    };
+    picks(Outcome::Success);
+    picks(Outcome::Failure);
+    counted([3, 3, 0], 0);
+    a.update(|i| i.weight(7)).await.unwrap();
+    while balancer.members()[0].weight() != 7 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    picks(Outcome::Success);
+    counted([6, 3, 0], 0);
+    let open = first.pick(&Context::default()).unwrap();
+    first.pick(&Context::default()).unwrap().discard();
+    counted([6, 3, 0], 1);
+    let third = second.clone();
+    drop((first, second, third));
+    counted([6, 3, 0], 1);
+    drop(open);
+    counted([6, 3, 1], 0);
+    store.delete_raw("/discovery/pay/a");
+    knows(&balancer, &[]).await;
+    let _again = registered(&backend, instance("a", 1)).await;
+    knows(&balancer, &["a"]).await;
+    counted([0, 0, 0], 0);
+}
+
 /// Many threads pick while the set shrinks to nothing and grows again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p01_f12_picks_race_with_changes_of_the_set() {

@@ -1,0 +1,90 @@
+//! What readers have begun: each counts for itself, so that a pick needs no atomic addition to be counted.
+//!
+//! A reader keeps a tab for the selection that it picks from, and is the only one who writes it. The balancer knows all open tabs; a closed
+//! one is entered into the instances' own counters. So what was begun is what the instances have plus what stands on the tabs, and how many
+//! succeeded is what was begun less what is in flight and what ended otherwise.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Member;
+use super::selection::Selection;
+
+/// What one reader has begun since its selection was built.
+pub(super) struct Tab {
+    selection: Arc<Selection>,
+    /// By the place of a member in the selection's first tier. Written by the reader alone, hence without additions; relaxed, as a number
+    /// publishes nothing but itself.
+    begun: Box<[AtomicU64]>,
+}
+
+impl Tab {
+    #[inline]
+    pub(super) fn selection(&self) -> &Arc<Selection> {
+        &self.selection
+    }
+
+    /// Counts a pick of the member at this place of the first tier. Only the reader that opened the tab may call it.
+    #[inline]
+    pub(super) fn count(&self, place: usize) {
+        if let Some(begun) = self.begun.get(place) {
+            begun.store(begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// All tabs of one balancer that are open.
+#[derive(Default)]
+pub(super) struct Tabs(Mutex<Vec<Arc<Tab>>>);
+
+impl Tabs {
+    /// Opens a tab for a selection.
+    pub(super) fn open(&self, selection: Arc<Selection>) -> Arc<Tab> {
+        let begun = selection.first.members.iter().map(|_| AtomicU64::new(0)).collect();
+        let tab = Arc::new(Tab { selection, begun });
+        self.lock().push(tab.clone());
+        tab
+    }
+
+    /// Enters what stands on a tab into the counters of its members, for nobody writes it any more.
+    pub(super) fn close(&self, tab: &Arc<Tab>) {
+        let mut open = self.lock();
+        let Some(at) = open.iter().position(|other| Arc::ptr_eq(other, tab)) else { return };
+        open.swap_remove(at);
+        for (member, begun) in tab.selection.first.members.iter().zip(&tab.begun) {
+            match begun.load(Ordering::Relaxed) {
+                0 => {}
+                begun => member.cell().flights().add_begun(begun),
+            }
+        }
+    }
+
+    /// What was begun at a member, whoever began it: `counted` answers what its own counters say, while no tab is closed.
+    pub(super) fn begun(&self, member: &Member, counted: impl FnOnce() -> u64) -> u64 {
+        let open = self.lock();
+        let on_tabs = open.iter().map(|tab| {
+            let members = &tab.selection.first.members;
+            let at = members.binary_search_by(|other| other.instance().id().cmp(member.instance().id())).ok();
+            // Who left and came back under the same id is another one.
+            let at = at.filter(|at| Arc::ptr_eq(members[*at].cell(), member.cell()));
+            at.and_then(|at| tab.begun.get(at)).map_or(0, |begun| begun.load(Ordering::Relaxed))
+        });
+        on_tabs.sum::<u64>() + counted()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Tab>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Tab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tab").field("selection", &self.selection).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Tabs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tabs").field("open", &self.lock().len()).finish()
+    }
+}
