@@ -241,7 +241,8 @@ async fn p08_what_readers_begin_is_counted_once_whatever_changes() {
     };
     let (mut first, mut second) = (balancer.reader(), balancer.reader());
     let mut picks = |outcome| {
-        let all = [first.pick(&Context::default()), second.pick(&Context::default()), balancer.pick(&Context::default())];
+        let all =
+            [first.pick(&Context::default()), second.pick(&Context::default()), balancer.pick(&Context::default())];
         all.into_iter().for_each(|pick| pick.unwrap().finish(outcome));
     };
     picks(Outcome::Success);
