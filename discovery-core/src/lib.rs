@@ -42,6 +42,7 @@ mod registry;
 mod set;
 mod snapshot;
 pub mod store;
+mod sync;
 mod url;
 
 pub use balancer::{

@@ -4,12 +4,12 @@
 //! was ejected, at most `max_ejection_time`; with every interval that it is not ejected, that number falls by one.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::outlier::Outliers;
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Why an instance was ejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,7 @@
 //! became of the others. A pick with its report costs two atomic additions in all, three without a [`Reader`](super::Reader), and two more
 //! where its time is taken.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
@@ -18,6 +17,8 @@ use super::outlier::Tally;
 use super::tab::Tabs;
 use crate::Instance;
 use crate::clock::Clock;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Counted, Mutex, MutexGuard};
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +77,7 @@ impl Flights {
 /// The one lasting owner of an instance's flights. It is shared as it is, never taken apart, so that it counts once.
 #[derive(Debug)]
 pub(super) struct Cell {
-    flights: Arc<Flights>,
+    flights: Counted<Flights>,
     /// When this process saw it join; `None` if it was there from the beginning.
     joined: Option<Instant>,
     tabs: Arc<Tabs>,
@@ -102,7 +103,7 @@ impl Cell {
         joined: Option<Instant>,
         tabs: Arc<Tabs>,
     ) -> Self {
-        let flights = Arc::new(Flights {
+        let flights = Counted::new(Flights {
             record: ArcSwap::new(instance),
             begun: AtomicU64::new(0),
             failure: AtomicU64::new(0),
@@ -147,7 +148,7 @@ impl Cell {
     #[inline]
     pub(super) fn pending(&self) -> u32 {
         // One share is the cell's own.
-        u32::try_from(Arc::strong_count(&self.flights) - 1).unwrap_or(u32::MAX)
+        u32::try_from(Counted::strong_count(&self.flights) - 1).unwrap_or(u32::MAX)
     }
 
     /// How many ended this way; of successes, given how many were begun. While requests begin or end it may be a few too low for a moment,
@@ -173,7 +174,7 @@ impl Cell {
 /// A picked instance. Give it the outcome at the end of the response; dropped without one, the request counts as cancelled (P8).
 #[must_use = "dropping a pick at once counts the request as cancelled"]
 pub struct Pick {
-    flights: Arc<Flights>,
+    flights: Counted<Flights>,
     timing: Timing,
     /// What is counted at the end; `None` for a request that was never sent.
     outcome: Option<Outcome>,

@@ -1,12 +1,12 @@
 //! Whether an instance may be picked: one bit for each who has a say, and failures in a row.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use tokio::sync::watch;
 
 use super::Outcome;
 use super::ejection::{EjectionCause, Quota};
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// What an active health check found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 //! believed gradually. Added to it: the time without an answer, so that an instance that has stopped answering is seen before it
 //! answers; and failures and cancellations, which say nothing good however fast they come.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Outcome;
 use crate::clock::{Clock, Moment};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// How fast old answers are forgotten: after so long they count 1/e. Finagle's default.
 pub(super) const DECAY: Duration = Duration::from_secs(10);

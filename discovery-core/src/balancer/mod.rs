@@ -299,6 +299,9 @@ impl fmt::Debug for Balancer {
     }
 }
 
+#[cfg(all(test, discovery_loom))]
+mod interleavings;
+
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -4,11 +4,12 @@
 //! one is entered into the instances' own counters. So what was begun is what the instances have plus what stands on the tabs, and how many
 //! succeeded is what was begun less what is in flight and what ended otherwise.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::Member;
 use super::selection::Selection;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// What one reader has begun since its selection was built.
 pub(super) struct Tab {
