@@ -17,7 +17,7 @@ use super::outlier::Tally;
 use super::tab::Tabs;
 use crate::Instance;
 use crate::clock::Clock;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Counted, Mutex, MutexGuard};
 
 /// How a request ended.
@@ -36,12 +36,12 @@ pub enum Outcome {
 
 /// Everything that belongs to an instance's id and survives every update of the set (P3).
 ///
-/// Each number stands for itself and publishes nothing else, so relaxed ordering suffices everywhere.
+/// Each number but `begun` stands for itself and publishes nothing else, so relaxed ordering suffices.
 #[derive(Debug)]
 pub(super) struct Flights {
     /// The newest record of the instance.
     record: ArcSwap<Instance>,
-    /// How many were begun, without those on open [tabs](super::tab).
+    /// How many were begun, without those on open [tabs](super::tab). Whoever sees one begun also sees it in flight, hence release and acquire.
     begun: AtomicU64,
     failure: AtomicU64,
     unreachable: AtomicU64,
@@ -66,11 +66,11 @@ impl Flights {
     }
 
     pub(super) fn add_begun(&self, begun: u64) {
-        self.begun.fetch_add(begun, Ordering::Relaxed);
+        self.begun.fetch_add(begun, Ordering::Release);
     }
 
     pub(super) fn begun(&self) -> u64 {
-        self.begun.load(Ordering::Relaxed)
+        self.begun.load(Ordering::Acquire)
     }
 }
 
@@ -158,9 +158,12 @@ impl Cell {
         if outcome != Outcome::Success {
             return read(Some(outcome));
         }
+        // Read in this order, each that is begun is seen in flight or among the others: giving up a share of an `Arc` is a release.
         let begun = begun();
+        let pending = u64::from(self.pending());
+        fence(Ordering::Acquire);
         let others = [Some(Outcome::Failure), Some(Outcome::Unreachable), Some(Outcome::Cancelled), None];
-        others.into_iter().map(read).fold(begun, u64::saturating_sub).saturating_sub(self.pending().into())
+        others.into_iter().map(read).fold(begun.saturating_sub(pending), u64::saturating_sub)
     }
 
     /// Begins a request, which the caller counts as begun.

@@ -14,8 +14,8 @@ use crate::sync::{Mutex, MutexGuard};
 /// What one reader has begun since its selection was built.
 pub(super) struct Tab {
     selection: Arc<Selection>,
-    /// By the place of a member in the selection's first tier. Written by the reader alone, hence without additions; relaxed, as a number
-    /// publishes nothing but itself.
+    /// By the place of a member in the selection's first tier. Written by the reader alone, hence without additions; released, as whoever
+    /// sees a request begun has to see it in flight.
     begun: Box<[AtomicU64]>,
 }
 
@@ -29,7 +29,7 @@ impl Tab {
     #[inline]
     pub(super) fn count(&self, place: usize) {
         if let Some(begun) = self.begun.get(place) {
-            begun.store(begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            begun.store(begun.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
     }
 }
@@ -68,7 +68,7 @@ impl Tabs {
             let at = members.binary_search_by(|other| other.instance().id().cmp(member.instance().id())).ok();
             // Who left and came back under the same id is another one.
             let at = at.filter(|at| Arc::ptr_eq(members[*at].cell(), member.cell()));
-            at.and_then(|at| tab.begun.get(at)).map_or(0, |begun| begun.load(Ordering::Relaxed))
+            at.and_then(|at| tab.begun.get(at)).map_or(0, |begun| begun.load(Ordering::Acquire))
         });
         on_tabs.sum::<u64>() + counted()
     }

@@ -102,3 +102,27 @@ fn p08_nothing_in_flight_is_lost_and_outcomes_add_up() {
         assert_eq!((begun(&tabs, &selection), counts, member.pending()), (3, [0, 1, 1], 0));
     });
 }
+
+/// Successes are what is left of what was begun, so a request that is seen nowhere else would count as one.
+fn successes_are_never_too_many(request: fn(&Selection, &Tab)) {
+    let set = Set::new(&["a"]);
+    model(move || {
+        let tabs = Arc::<Tabs>::default();
+        let [selection, _] = set.selections(&tabs);
+        let tab = tabs.open(selection.clone());
+        // Loom lets the thread that it is in go first, and so finds what others see of it too early.
+        let counting = spawn({
+            let selection = selection.clone();
+            move || assert_eq!(first(&selection).count(Outcome::Success), 0)
+        });
+        request(&selection, &tab);
+        counting.join().unwrap();
+        assert_eq!(first(&selection).count(Outcome::Success), 0);
+    });
+}
+
+#[test]
+fn p08_successes_are_never_too_many_whoever_counts_meanwhile() {
+    successes_are_never_too_many(|_, tab| pick(tab, Outcome::Failure));
+    successes_are_never_too_many(|selection, _| first(selection).begin(Timing::Off).discard());
+}
