@@ -4,8 +4,10 @@ mod ejecting;
 mod explaining;
 mod fixture;
 mod panicking;
+mod racing;
 mod starting;
 mod tiers;
+mod weighing;
 
 use std::collections::BTreeMap;
 
@@ -41,34 +43,6 @@ async fn p02_weight_zero_is_drained_and_all_at_zero_is_nobody() {
     assert_eq!(error.kind(), ErrorKind::NoInstance);
     assert!(error.to_string().contains("2 known, all with weight 0"), "{error}");
     drop((a, b));
-}
-
-/// Nobody without weight is ever picked, and the largest weights neither overflow nor favour anybody, whatever the picker.
-#[tokio::test(start_paused = true)]
-async fn f13_weights_of_every_kind() {
-    for weights in [[0, 0, 0], [0, 5, 0], [u32::MAX; 3]] {
-        let (_, backend, _) = opened();
-        let mut held = Vec::new();
-        for (id, weight) in ["a", "b", "c"].into_iter().zip(weights) {
-            held.push(registered(&backend, instance(id, weight)).await);
-        }
-        for balancer in [
-            Balancer::new(backend.watch("pay"), Random),
-            Balancer::new(backend.watch("pay"), RoundRobin::new()),
-            Balancer::new(backend.watch("pay"), WeightedRoundRobin::new()),
-            Balancer::new(backend.watch("pay"), PowerOfTwo),
-        ] {
-            knows(&balancer, &["a", "b", "c"]).await;
-            match weights {
-                [0, 0, 0] => assert!(balancer.pick(&Context::default()).is_err()),
-                [0, 5, 0] => assert_eq!(counts(&balancer, 10_000), BTreeMap::from([("b".to_owned(), 10_000)])),
-                _ => {
-                    let counts = counts(&balancer, 30_000);
-                    assert!(counts.values().all(|count| count.abs_diff(10_000) <= 500), "{counts:?}");
-                }
-            }
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,43 +241,4 @@ async fn p08_what_readers_begin_is_counted_once_whatever_changes() {
     let _again = registered(&backend, instance("a", 1)).await;
     knows(&balancer, &["a"]).await;
     counted([0, 0, 0], 0);
-}
-
-/// Many threads pick while the set shrinks to nothing and grows again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p01_f12_picks_race_with_changes_of_the_set() {
-    let (_, backend, _) = opened();
-    let balancers = [
-        Balancer::new(backend.watch("pay"), Random),
-        Balancer::new(backend.watch("pay"), RoundRobin::new()),
-        Balancer::new(backend.watch("pay"), WeightedRoundRobin::new()),
-        Balancer::new(backend.watch("pay"), PowerOfTwo),
-    ];
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let threads: Vec<_> = (0..8)
-        .map(|n| {
-            let (balancer, stop) = (balancers[n % 4].clone(), stop.clone());
-            std::thread::spawn(move || {
-                let mut picks = 0u64;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) || picks < 1_000 {
-                    match balancer.pick(&Context::default()) {
-                        Ok(pick) => pick.finish(Outcome::Success),
-                        Err(error) => assert_eq!(error.kind(), ErrorKind::NoInstance),
-                    }
-                    picks += 1;
-                }
-            })
-        })
-        .collect();
-    for count in [5, 0, 1, 5, 0, 2] {
-        let mut held = Vec::new();
-        for n in 0..count {
-            held.push(registered(&backend, instance(&n.to_string(), n + 1)).await);
-        }
-        for registration in held {
-            registration.deregister().await.unwrap();
-        }
-    }
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

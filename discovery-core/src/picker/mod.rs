@@ -25,6 +25,8 @@ mod schedule;
 mod sticky;
 mod stream;
 mod subset;
+#[cfg(test)]
+pub(crate) mod testing;
 mod weighted;
 mod weighted_random;
 
