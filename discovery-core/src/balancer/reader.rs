@@ -49,8 +49,7 @@ impl Reader {
     pub fn pick(&mut self, context: &Context<'_>) -> Result<Pick> {
         let shared = &self.balancer.inner.shared;
         if shared.is_older(self.tab.selection()) {
-            let newer = shared.tabs.open(shared.selection.load_full());
-            shared.tabs.close(&std::mem::replace(&mut self.tab, newer));
+            shared.tabs.renew(&mut self.tab, shared.selection.load_full());
         }
         let selection = self.tab.selection();
         let timing = match selection.is_timed {

@@ -20,6 +20,24 @@ pub(super) struct Tab {
 }
 
 impl Tab {
+    fn new(selection: Arc<Selection>) -> Self {
+        let begun = selection.first.members.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { selection, begun }
+    }
+
+    /// Enters what stands here into the counters of the members, and wipes it off.
+    fn settle(&self) {
+        for (member, begun) in self.selection.first.members.iter().zip(&self.begun) {
+            match begun.load(Ordering::Relaxed) {
+                0 => {}
+                count => {
+                    member.cell().flights().add_begun(count);
+                    begun.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn selection(&self) -> &Arc<Selection> {
         &self.selection
@@ -41,8 +59,7 @@ pub(super) struct Tabs(Mutex<Vec<Arc<Tab>>>);
 impl Tabs {
     /// Opens a tab for a selection.
     pub(super) fn open(&self, selection: Arc<Selection>) -> Arc<Tab> {
-        let begun = selection.first.members.iter().map(|_| AtomicU64::new(0)).collect();
-        let tab = Arc::new(Tab { selection, begun });
+        let tab = Arc::new(Tab::new(selection));
         self.lock().push(tab.clone());
         tab
     }
@@ -50,14 +67,25 @@ impl Tabs {
     /// Enters what stands on a tab into the counters of its members, for nobody writes it any more.
     pub(super) fn close(&self, tab: &Arc<Tab>) {
         let mut open = self.lock();
-        let Some(at) = open.iter().position(|other| Arc::ptr_eq(other, tab)) else { return };
-        open.swap_remove(at);
-        for (member, begun) in tab.selection.first.members.iter().zip(&tab.begun) {
-            match begun.load(Ordering::Relaxed) {
-                0 => {}
-                begun => member.cell().flights().add_begun(begun),
-            }
+        if let Some(at) = open.iter().position(|other| Arc::ptr_eq(other, tab)) {
+            open.swap_remove(at);
+            tab.settle();
         }
+    }
+
+    /// Closes a tab and opens one for a newer selection, on the same piece of memory where that is large enough: a set that changes all the
+    /// time costs its readers no allocation.
+    pub(super) fn renew(&self, tab: &mut Arc<Tab>, selection: Arc<Selection>) {
+        let mut open = self.lock();
+        if let Some(at) = open.iter().position(|other| Arc::ptr_eq(other, tab)) {
+            open.swap_remove(at);
+            tab.settle();
+        }
+        match Arc::get_mut(tab) {
+            Some(own) if own.begun.len() >= selection.first.members.len() => own.selection = selection,
+            _ => *tab = Arc::new(Tab::new(selection)),
+        }
+        open.push(tab.clone());
     }
 
     /// What was begun at a member, whoever began it: `counted` answers what its own counters say, while no tab is closed.
