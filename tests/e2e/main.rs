@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod addresses;
 #[cfg(feature = "etcd")]
 mod calls;
 #[cfg(feature = "etcd")]
