@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use discovery_core::conformance::{Fixture, eventually, stays};
+use discovery_core::{Key, KeySpace};
 use discovery_harness::ServerProcess;
 use discovery_harness::cases::{register, shows};
 use tokio::time::{Instant, interval, timeout_at};
@@ -112,7 +113,11 @@ async fn r03_the_list_of_services_loses_who_expired() {
     let (dying, link) = fixture.open("", policy()).await.unwrap();
     let _held = register(&dying, "late", "a").await;
     link.cut().await;
-    tokio::time::sleep(policy().ttl + Duration::from_millis(100)).await;
+    let key = KeySpace::new("").unwrap().key(&Key { service: "late".into(), id: "a".into() });
+    eventually(policy().ttl + Duration::from_secs(1), "the record to expire", async || {
+        if fixture.get_raw(&key).await.is_none() { Ok(()) } else { Err("it is there") }
+    })
+    .await;
     let list = reader.services(SOON).await.unwrap();
     assert!(!list.names().contains("late"), "{list:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use discovery_core::conformance::{Fixture, eventually};
+use discovery_core::conformance::{Fixture, eventually, stays};
 use discovery_core::{Key, KeySpace, RegisterOptions, Watch, encode};
 use discovery_harness::cases::{self, instance, large, register, shows};
 
@@ -117,8 +117,10 @@ async fn r11_a_full_server_is_named() {
     let error = backend.register(instance("pay", "late"), options).await.unwrap_err();
     assert!(error.message().contains("memory"), "{error}");
     // Renewals need no memory worth the name, so what is there stays.
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(kept.state().is_registered(), "{:?}", kept.state());
+    stays(Duration::from_secs(4), "what is there", async || {
+        if kept.state().is_registered() { Ok(()) } else { Err(kept.state()) }
+    })
+    .await;
     assert!(backend.snapshot("pay", Duration::from_secs(3)).await.unwrap().get("kept").is_some());
 }
 
