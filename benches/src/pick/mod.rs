@@ -31,6 +31,12 @@ fn print(times: &Times) {
     for size in ["n10", "n100", "n1000"] {
         times.print_ratio(&format!("pick.p2c_over_floor_{size}"), &format!("p2c_{size}"), "floor");
     }
+    times.print_ratio("pick.bare_p2c_over_floor", "bare_p2c", "floor");
+    times.print_ratio("pick.p2c_over_bare_p2c", "p2c_n100", "bare_p2c");
+    times.print_ratio("pick.rr_over_bare_rr", "rr", "bare_rr");
+    times.print_ratio("pick.pingora_rr_over_bare_rr", "pingora_rr", "bare_rr");
+    times.print_ratio("pick.tower_p2c_over_bare_p2c", "tower_p2c", "bare_p2c");
+    times.print_ratio("pick.volo_random_over_bare_p2c", "volo_random", "bare_p2c");
     times.print_ratio("pick.pingora_rr_over_rr", "pingora_rr", "rr");
     times.print_ratio("pick.tower_p2c_over_p2c", "tower_p2c", "p2c_n100");
     times.print_ratio("pick.tower_buffer_over_p2c", "tower_buffer", "p2c_n100");

@@ -1,7 +1,7 @@
 //! Our pickers, and the floors that they stand on.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use discovery_core::picker::{PeakEwma, PowerOfTwo, RoundRobin, WeightedRandom, WeightedRoundRobin};
@@ -25,6 +25,8 @@ pub(super) async fn enter(contest: &mut Contest<'_>) -> Result<()> {
             black_box((Instant::now(), Instant::now()));
         }
     });
+    contest.add("bare_p2c", bare_p2c());
+    contest.add("bare_rr", bare_rr());
     for (name, size) in [("p2c_n10", 10), ("p2c_n100", 100), ("p2c_n1000", 1000)] {
         let mut reader = reader(vec![1; size], PowerOfTwo).await?;
         contest.add(name, move |times| picks(&mut reader, times));
@@ -48,6 +50,43 @@ pub(super) async fn enter(contest: &mut Contest<'_>) -> Result<()> {
     contest.add("swrr", move |times| picks(&mut swrr, times));
     contest.add("weighted_random", move |times| picks(&mut random, times));
     Ok(())
+}
+
+/// Requests in flight at one instance, on a cache line of their own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Pending(AtomicU64);
+
+fn pending() -> Vec<Pending> {
+    (0..INSTANCES).map(|_| Pending::default()).collect()
+}
+
+/// Power of two choices with nothing around it: no set that may change, no health, no outcome, no value to give away. It is the least
+/// that any picker pays which counts what is in flight.
+fn bare_p2c() -> impl FnMut(usize) {
+    let pending = pending();
+    move |times| {
+        let pending = black_box(&pending[..]);
+        for _ in 0..times {
+            let (a, b) = (&pending[fastrand::usize(..INSTANCES)].0, &pending[fastrand::usize(..INSTANCES)].0);
+            let picked = if b.load(Ordering::Relaxed) < a.load(Ordering::Relaxed) { b } else { a };
+            picked.fetch_add(1, Ordering::Relaxed);
+            black_box(picked).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Round robin with nothing around it: one addition to take turns, and two to count what is in flight.
+fn bare_rr() -> impl FnMut(usize) {
+    let (turn, pending) = (AtomicUsize::new(0), pending());
+    move |times| {
+        let pending = black_box(&pending[..]);
+        for _ in 0..times {
+            let picked = &pending[turn.fetch_add(1, Ordering::Relaxed) % INSTANCES].0;
+            picked.fetch_add(1, Ordering::Relaxed);
+            black_box(picked).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A reader of a balancer over instances with these weights, which has picked once.

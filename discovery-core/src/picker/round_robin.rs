@@ -11,12 +11,17 @@ use super::{Context, Member, Picker, PickerFactory};
 /// picked twice before everybody was picked once.
 #[derive(Debug, Default)]
 pub struct RoundRobin {
-    /// Numbers the picks of all pickers that this factory built. Only the number matters, nothing is published with it, so relaxed
-    /// ordering suffices. It may wrap: pickers use its distance from their first number.
-    tickets: Arc<AtomicUsize>,
+    tickets: Arc<Tickets>,
     /// The picker built last; written by `build` alone.
     last: Mutex<Option<Turn>>,
 }
+
+/// Numbers the picks of all pickers that one factory built. Only the number matters, nothing is published with it, so relaxed ordering
+/// suffices. It may wrap: pickers use its distance from their first number. It has its cache lines to itself (two, as processors fetch
+/// them in pairs): everybody writes it, so whatever stood beside it would have to be fetched again by everybody.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Tickets(AtomicUsize);
 
 /// Where a picker's round stands: ticket `base` takes the member at `start`.
 #[derive(Debug)]
@@ -28,7 +33,7 @@ struct Turn {
 
 #[derive(Debug)]
 struct Wheel {
-    tickets: Arc<AtomicUsize>,
+    tickets: Arc<Tickets>,
     base: usize,
     start: usize,
 }
@@ -41,15 +46,16 @@ impl RoundRobin {
 
     #[cfg(test)]
     fn starting_at(ticket: usize) -> Self {
-        Self { tickets: Arc::new(AtomicUsize::new(ticket)), last: Mutex::new(None) }
+        Self { tickets: Arc::new(Tickets(AtomicUsize::new(ticket))), last: Mutex::new(None) }
     }
 }
 
 impl Picker for Wheel {
     fn pick(&self, members: &[Member], _context: &Context<'_>) -> Option<usize> {
-        let distance = self.tickets.fetch_add(1, Ordering::Relaxed).wrapping_sub(self.base);
-        // The remainder first: adding `start` to a distance near the maximum would overflow.
-        distance.checked_rem(members.len()).map(|turn| (turn + self.start) % members.len())
+        let distance = self.tickets.0.fetch_add(1, Ordering::Relaxed).wrapping_sub(self.base);
+        // Both are below the number of members; a second remainder would take as long as the pick's additions.
+        let turn = distance.checked_rem(members.len())? + self.start;
+        Some(turn.checked_sub(members.len()).unwrap_or(turn))
     }
 
     fn shares_by_weight(&self) -> bool {
@@ -60,7 +66,7 @@ impl Picker for Wheel {
 impl PickerFactory for RoundRobin {
     fn build(&self, members: &[Member]) -> Box<dyn Picker> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let base = self.tickets.load(Ordering::Relaxed);
+        let base = self.tickets.0.load(Ordering::Relaxed);
         let next = last.as_ref().and_then(|turn| {
             let ahead = base.wrapping_sub(turn.base).checked_rem(turn.members.len())?;
             turn.members.get((ahead + turn.start) % turn.members.len())

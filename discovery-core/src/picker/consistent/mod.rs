@@ -5,6 +5,7 @@
 //! two reads, and because each slot goes its own way, a leaver moves exactly its own keys and a joiner takes keys for nobody but itself.
 
 mod bounded;
+mod orders;
 mod seat;
 mod slots;
 

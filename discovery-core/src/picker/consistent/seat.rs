@@ -26,8 +26,8 @@ pub(super) struct Seat {
 /// which the step leaves alone, are the member's own.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
-    step: u32,
-    offset: u32,
+    pub(super) step: u32,
+    pub(super) offset: u32,
 }
 
 impl Order {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::orders::Orders;
 use super::seat::{Order, Seat};
 
 /// More members than this have no numbers. Those with the lowest hashes take part, still the same in every process.
@@ -28,7 +29,7 @@ pub(super) struct Slots {
     /// By seat number; the free ones keep their last member, whom nothing refers to.
     seats: Vec<Seat>,
     /// The same, without the free ones, close together to be gone through.
-    orders: Vec<Order>,
+    orders: Orders,
     /// The weight that all have, if it is one.
     weight: Option<u32>,
     free: Vec<u16>,
@@ -158,8 +159,7 @@ impl Slots {
             Some(free) => *free = seat,
             None => self.seats.push(seat),
         }
-        self.orders.resize(self.seats.len(), Order::NONE);
-        self.orders[number as usize] = seat.order;
+        self.orders.set(number, seat.order);
         let at = self.roster.partition_point(|(other, _)| *other < key);
         self.roster.insert(at, (key, number));
     }
@@ -210,7 +210,7 @@ impl Slots {
 
     fn leave(&mut self, draft: &mut Draft, number: u16) {
         self.roster.retain(|(_, other)| *other != number);
-        self.orders[number as usize] = Order::NONE;
+        self.orders.set(number, Order::NONE);
         for (slot, owner, runner_up) in self.early(draft, number) {
             if runner_up == number {
                 self.runners_up[slot] = UNKNOWN;
@@ -248,24 +248,10 @@ impl Slots {
 
     /// The owner and the runner-up of a slot, from all members.
     fn first_two(&self, slot: usize) -> (u16, u16) {
-        let (owner, runner_up) = match self.weight {
-            Some(_) => self.first_positions(slot),
-            None => None,
-        }
-        .unwrap_or_else(|| self.first_claims(slot));
+        let by_position = self.weight.and_then(|_| self.orders.first_two(slot));
+        let (owner, runner_up) = by_position.unwrap_or_else(|| self.first_claims(slot));
         let is_kept = self.seats.get(runner_up as usize).is_some_and(|seat| seat.is_early(slot));
         (owner, if is_kept { runner_up } else { VACANT })
-    }
-
-    /// If all have the same weight, the lowest positions decide, and no branch. `None` if that is not enough.
-    fn first_positions(&self, slot: usize) -> Option<(u16, u16)> {
-        let mut two = [u64::MAX; 2];
-        for (order, number) in self.orders.iter().zip(0u64..) {
-            let claim = u64::from(order.position(slot)) << 32 | number;
-            two = [two[0].min(claim), two[1].min(two[0].max(claim))];
-        }
-        let positions = two.map(|claim| claim >> 32);
-        (positions[0] < positions[1] && positions[1] < u64::from(u32::MAX)).then_some((two[0] as u16, two[1] as u16))
     }
 
     fn first_claims(&self, slot: usize) -> (u16, u16) {
