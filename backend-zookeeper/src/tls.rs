@@ -9,9 +9,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig};
 use zookeeper_client::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 
 /// A refusal is asked for once in this time, since each costs a connection (L1); what was found stands for longer than what was not, as a
@@ -64,7 +63,8 @@ impl Tls {
             return found.clone();
         }
         let mut found = None;
-        if let Ok(config) = self.files.read().and_then(|material| configuration(&material)) {
+        if let Ok(config) = self.files.read().and_then(|material| material.client_config()) {
+            let config = Arc::new(config);
             for host in hosts {
                 let shaken = timeout(patience, shake_hands(host, config.clone())).await;
                 found = shaken.ok().and_then(|shaken| refused_by(&shaken.err()?, host));
@@ -89,20 +89,6 @@ fn certificates(material: &TlsMaterial) -> Result<TlsCerts> {
         builder = builder.with_identity(identity.map_err(|e| invalid(&e.to_string()))?);
     }
     builder.build().map_err(|e| invalid(&e.to_string()))
-}
-
-/// The same for the handshake of our own.
-fn configuration(material: &TlsMaterial) -> Result<Arc<ClientConfig>> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(material.ca.as_deref().unwrap_or_default()).flatten() {
-        roots.add(certificate).map_err(|error| invalid(&error.to_string()))?;
-    }
-    let builder = ClientConfig::builder().with_root_certificates(roots);
-    let Some((certificate, key)) = &material.identity else { return Ok(Arc::new(builder.with_no_client_auth())) };
-    let chain = CertificateDer::pem_slice_iter(certificate).flatten().collect();
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| invalid(&error.to_string()))?;
-    let config = builder.with_client_auth_cert(chain, key).map_err(|error| invalid(&error.to_string()))?;
-    Ok(Arc::new(config))
 }
 
 async fn shake_hands(host: &str, config: Arc<ClientConfig>) -> io::Result<()> {

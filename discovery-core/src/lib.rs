@@ -57,7 +57,7 @@ pub use model::{
     DEFAULT_WEIGHT, Decoded, Endpoint, Instance, InstanceBuilder, Key, KeySpace, MAX_NAME_BYTES, RECORD_VERSION, State,
     check_name, decode, encode,
 };
-pub use picker::{Context, Member, Picker, PickerFactory};
+pub use picker::{Context, Headers, Member, Picker, PickerFactory};
 pub use registry::{Backend, Discovery, RegisterOptions, Registration, RegistrationState, Registry, Watch};
 pub use set::{Change, InstanceSet};
 pub use snapshot::{Freshness, ServiceNames, Since, Snapshot};

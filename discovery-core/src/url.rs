@@ -3,6 +3,8 @@
 //! It is parsed here because no URL parser accepts several hosts. Credentials are kept apart and never printed.
 
 mod options;
+#[cfg(feature = "tls")]
+mod rustls;
 mod tls;
 
 use std::fmt;

@@ -3,7 +3,7 @@
 //! **Handles**: one supervised HTTP/2 connection per instance, driven by the watch whether or not requests flow; the choice of a
 //! connected instance for every call; waiting for one within the caller's deadline; the outcome of each call at the end of its
 //! response; binding, registering, draining and stopping a server.
-//! **Does not contain**: TLS, retries of requests that were sent, any buffering of bodies, anything about a particular registry.
+//! **Does not contain**: anything about a particular registry; a buffer of any request, unless [retries](Retries) are asked for.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,5 +28,5 @@
 mod channel;
 mod server;
 
-pub use channel::{Channel, ChannelBuilder, ResponseFuture, WhenEmpty};
+pub use channel::{Channel, ChannelBuilder, HashKey, ResponseFuture, Retries, WhenEmpty};
 pub use server::{RunningServer, ServiceServer};

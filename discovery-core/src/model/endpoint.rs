@@ -8,9 +8,10 @@ use std::sync::{Arc, LazyLock};
 
 use crate::{Error, Result};
 
-/// One address of an instance, such as `grpc://10.0.0.5:9000` or `http://[2001:db8::3c]:443`.
+/// One address of an instance, such as `grpc://10.0.0.5:9000` or `http://[2001:db8::3c]:443`, or `unix:///run/orders.sock` for those on the
+/// same machine.
 ///
-/// The host is kept without brackets, and a port is always present.
+/// The host is kept without brackets, and a port is always present but for a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     scheme: Arc<str>,
@@ -25,6 +26,9 @@ impl Endpoint {
     /// `InvalidInput` for a malformed scheme, a wildcard, empty or malformed host, or port 0.
     pub fn new(scheme: &str, host: &str, port: u16) -> Result<Self> {
         let subject = || format!("endpoint {scheme}://{host}:{port}");
+        if scheme.eq_ignore_ascii_case(UNIX) {
+            return Err(Error::invalid("use", subject(), "a Unix socket has a path; write unix:///path"));
+        }
         check_scheme(scheme).map_err(|why| Error::invalid("use", subject(), why))?;
         let host = normal_host(host).map_err(|why| Error::invalid("use", subject(), why))?;
         if port == 0 {
@@ -38,18 +42,42 @@ impl Endpoint {
         &self.scheme
     }
 
-    /// The host: a name or an IP address, IPv6 without brackets and with its zone if it has one.
+    /// Makes the endpoint of a Unix socket.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a path that is not absolute, longer than a socket's may be (100 bytes), or has control characters.
+    pub fn unix(path: &str) -> Result<Self> {
+        if !path.starts_with('/')
+            || path.len() > MAX_UNIX_PATH
+            || path.ends_with('/')
+            || path.contains(char::is_control)
+        {
+            let why = "give an absolute path of at most 100 bytes";
+            return Err(Error::invalid("use", format!("Unix socket {path:?}"), why));
+        }
+        Ok(Self { scheme: shared_scheme(UNIX), host: path.into(), port: 0 })
+    }
+
+    /// The path of a Unix socket; `None` for everything else.
+    pub fn unix_path(&self) -> Option<&str> {
+        (*self.scheme == *UNIX).then_some(&self.host)
+    }
+
+    /// The host: a name or an IP address, IPv6 without brackets and with its zone if it has one. For a Unix socket, its path.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port, never 0.
+    /// The port, 0 only for a Unix socket.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `host:port`, with brackets around IPv6.
+    /// `host:port`, with brackets around IPv6. For a Unix socket, its path.
     pub fn authority(&self) -> String {
+        if let Some(path) = self.unix_path() {
+            return path.to_owned();
+        }
         match self.host.split_once('%') {
             // RFC 6874: inside a URI the `%` before a zone is itself encoded.
             Some((address, zone)) => format!("[{address}%25{zone}]:{}", self.port),
@@ -69,10 +97,18 @@ impl Endpoint {
             (None, Some(scheme)) => (scheme, text),
             (None, None) => return Err(invalid("no scheme; write scheme://host:port")),
         };
+        if scheme.eq_ignore_ascii_case(UNIX) {
+            return Self::unix(authority).map_err(|e| invalid(e.message()));
+        }
         let (host, port) = split_authority(authority).map_err(invalid)?;
         Self::new(scheme, host, port).map_err(|e| invalid(e.message()))
     }
 }
+
+/// The scheme of Unix sockets.
+const UNIX: &str = "unix";
+/// What fits into a socket's address everywhere; Linux takes 107 bytes, others 103.
+const MAX_UNIX_PATH: usize = 100;
 
 /// Splits `host:port`; an IPv6 address needs its brackets, since its last group would read as a port.
 pub(crate) fn split_authority(authority: &str) -> Result<(&str, u16), &'static str> {
@@ -192,6 +228,7 @@ mod tests {
             ("grpc://[fe80::1%25eth0]:9000", "fe80::1%eth0", 9000),
             ("grpc://10.0.0.5:9000", "10.0.0.5", 9000),
             ("grpc://Db-1.Example:9000", "db-1.example", 9000),
+            ("unix:///run/a b.sock", "/run/a b.sock", 0),
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!((endpoint.host(), endpoint.port()), (host, port), "{text}");
@@ -232,6 +269,11 @@ mod tests {
             "grpc://h:80/path",
             "grpc://[::1%]:80",
             "grpc://[1.2.3.4%x]:80",
+            "unix://run/x.sock",
+            "unix://h:80",
+            "unix://",
+            "unix:///",
+            "unix:///a\nb",
             "",
         ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");

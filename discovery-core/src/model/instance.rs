@@ -269,7 +269,9 @@ impl InstanceBuilder {
         };
         let id = self.id.unwrap_or_else(|| {
             let host = first.host();
-            if host.contains(':') {
+            if first.unix_path().is_some() {
+                host.into()
+            } else if host.contains(':') {
                 format!("[{host}]:{}", first.port()).into()
             } else {
                 format!("{host}:{}", first.port()).into()

@@ -42,17 +42,26 @@ pub use subset::Subset;
 pub use weighted::WeightedRoundRobin;
 pub use weighted_random::WeightedRandom;
 
+use std::fmt;
+
 pub use crate::balancer::Member;
 use crate::clock::Moment;
 
-/// What a picker may know about the request.
-#[derive(Debug, Clone, Copy, Default)]
+/// The headers of a request, however the caller's protocol keeps them.
+pub trait Headers: Sync {
+    /// The value of a header, by its name in lower case; of several the first.
+    fn header(&self, name: &str) -> Option<&[u8]>;
+}
+
+/// What a picker may know about the request. `Debug` does not show the headers, which may carry credentials.
+#[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Context<'a> {
     /// The method or path that is called.
     pub method: Option<&'a str>,
     /// What requests of one session have in common, for pickers that keep them together.
     pub key: Option<&'a [u8]>,
+    headers: Option<&'a dyn Headers>,
     now: Moment,
 }
 
@@ -75,11 +84,29 @@ impl<'a> Context<'a> {
         self
     }
 
+    /// Sets the headers.
+    #[must_use]
+    pub fn with_headers(mut self, headers: &'a dyn Headers) -> Self {
+        self.headers = Some(headers);
+        self
+    }
+
+    /// The value of a header, by its name in lower case; `None` also if the caller gives no headers.
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.headers?.header(name)
+    }
+
     /// Sets the key.
     #[must_use]
     pub fn with_key(mut self, key: &'a [u8]) -> Self {
         self.key = Some(key);
         self
+    }
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("method", &self.method).field("key", &self.key).finish_non_exhaustive()
     }
 }
 

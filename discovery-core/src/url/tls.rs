@@ -1,4 +1,4 @@
-//! The TLS options of a registry URL: `ca`, `cert`, `key` and `server_name`.
+//! The TLS options of a registry URL, `ca`, `cert`, `key` and `server_name`, and the same for calls.
 //!
 //! They name files in PEM, which are read on every connect, so that a rotated certificate is used without a restart.
 
@@ -30,6 +30,32 @@ pub struct TlsMaterial {
 }
 
 impl TlsFiles {
+    /// Trusts the authorities that the system trusts, and shows no certificate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the file with the authorities that a server's certificate must come from.
+    #[must_use]
+    pub fn with_ca(mut self, ca: impl Into<PathBuf>) -> Self {
+        self.ca = Some(ca.into());
+        self
+    }
+
+    /// Sets the files with our own certificate and its key, for servers that ask for one (mutual TLS).
+    #[must_use]
+    pub fn with_identity(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Sets the name that the server's certificate must have.
+    #[must_use]
+    pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
     /// Takes the options; `cert` and `key` only go together.
     ///
     /// # Errors
@@ -45,6 +71,11 @@ impl TlsFiles {
             (None, Some(_)) => return Err(options.invalid("key", "needs its certificate; add cert=/path/to/cert.pem")),
         };
         Ok(Self { ca, identity, server_name })
+    }
+
+    /// The name that a server's certificate must have, if one is set.
+    pub fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
     }
 
     /// Reads the files, which are small, without yielding.

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::{Balancer, BalancerOptions, Error, ErrorKind, PickerFactory, Result, StalePolicy, Watch};
-use http::HeaderValue;
+use discovery_core::{
+    Balancer, BalancerOptions, Error, ErrorKind, PickerFactory, Result, StalePolicy, TlsFiles, Watch,
+};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue};
 
 use super::fleet::{Fleet, follow};
+use super::key::KeySource;
+use super::retries::Retries;
 use super::{Channel, Inner};
 
 /// How long a call without a deadline waits for an instance by default: longer than a restart of one, shorter than a user's patience.
@@ -29,9 +34,14 @@ impl Default for WhenEmpty {
 }
 
 /// What calls and transports go by.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Options {
     pub(super) when_empty: WhenEmpty,
+    /// At least one for each instance.
+    pub(super) connections: usize,
+    pub(super) tls: Option<TlsFiles>,
+    pub(super) key: KeySource,
+    pub(super) retries: Option<Arc<Retries>>,
     pub(super) connect_timeout: Duration,
     pub(super) backoff_cap: Duration,
     pub(super) keepalive_interval: Duration,
@@ -54,6 +64,10 @@ impl ChannelBuilder {
     pub(super) fn new(watch: Watch, picker: impl PickerFactory) -> Self {
         let options = Options {
             when_empty: WhenEmpty::default(),
+            connections: 1,
+            tls: None,
+            key: KeySource::None,
+            retries: None,
             connect_timeout: Duration::from_secs(3),
             backoff_cap: Duration::from_secs(10),
             keepalive_interval: Duration::from_secs(10),
@@ -66,6 +80,50 @@ impl ChannelBuilder {
     /// Sets what a call does while no instance can take it.
     pub fn with_when_empty(mut self, when_empty: WhenEmpty) -> Self {
         self.options.when_empty = when_empty;
+        self
+    }
+
+    /// Sets how many connections are kept to each instance, at least one; 1 by default. One carries as many calls at once as the server allows
+    /// (tonic's own: without a limit), and some hundred thousand a second; more are for servers that limit streams, or for very large
+    /// answers, which share a connection's bandwidth.
+    pub fn with_connections(mut self, connections: usize) -> Self {
+        self.options.connections = connections.max(1);
+        self
+    }
+
+    /// Calls every instance with TLS, whatever scheme it registered: a record cannot turn it off. The files are read for each connection, so
+    /// that a rotated certificate is used.
+    ///
+    /// The server's certificate must have the name that the files are given; else the one in the instance's metadata under `tls.name`; else
+    /// the service's. That name is also the `:authority` of the calls.
+    #[cfg(feature = "tls")]
+    pub fn with_tls(mut self, files: TlsFiles) -> Self {
+        self.options.tls = Some(files);
+        self
+    }
+
+    /// Takes the key of requests that belong together from this header, for pickers that keep them together, such as
+    /// [`ConsistentHash`](discovery_core::picker::ConsistentHash). A [`HashKey`](crate::HashKey) among a request's extensions counts before it.
+    pub fn with_hash_header(mut self, name: HeaderName) -> Self {
+        self.options.key = KeySource::Header(name);
+        self
+    }
+
+    /// Finds that key in another way, from all that is before the request's body.
+    pub fn with_hash_key(mut self, find: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        self.options.key = KeySource::With(Arc::new(find));
+        self
+    }
+
+    /// Sends failed calls again; by default only what was never sent goes to another instance.
+    pub fn with_retries(mut self, retries: Retries) -> Self {
+        self.options.retries = Some(Arc::new(retries));
+        self
+    }
+
+    /// Sets all that the balancer goes by: filters, zones, slow start, outlier ejection, and others.
+    pub fn with_balancer(mut self, options: BalancerOptions) -> Self {
+        self.balancer = options;
         self
     }
 
@@ -88,7 +146,7 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets whether a stale set is picked from.
+    /// Sets whether a stale set is picked from. It is one of the [balancer's](Self::with_balancer) options.
     pub fn with_stale(mut self, stale: StalePolicy) -> Self {
         self.balancer = self.balancer.with_stale(stale);
         self

@@ -1,122 +1,202 @@
 //! One call: choose a connected instance, send, and wait for the response's headers.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use discovery_core::{Context, Outcome};
 use http::header::USER_AGENT;
-use http::uri::{Authority, Scheme};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::builder::{DEFAULT_WAIT, WhenEmpty};
+use super::claim::{Claim, Trace};
 use super::deadline::timeout_of;
 use super::fleet::{Chosen, Fleet};
+use super::key::{HashKey, Heads};
 use super::outcome;
+use super::retries::Retries;
+use super::target::Target;
 
-pub(super) async fn call(fleet: &Fleet, mut request: Request<Body>) -> Result<Response<Body>, Status> {
+pub(super) type Answer = Result<Response<Body>, Status>;
+
+/// What all attempts of a call have in common.
+pub(super) struct Call<'a> {
+    fleet: &'a Fleet,
+    /// Whoever asks for retries has their budget told.
+    pub(super) retries: Option<Arc<Retries>>,
+    started: Instant,
+    /// The caller's, from `grpc-timeout`.
+    pub(super) deadline: Option<Instant>,
+    /// When it waits for an instance no longer.
+    give_up: Option<Instant>,
+    key: Option<HashKey>,
+}
+
+pub(super) async fn call(fleet: &Fleet, request: Request<Body>) -> Answer {
+    let (mut head, body) = request.into_parts();
+    let options = fleet.options();
+    add_user_agent(&mut head.headers, &options.user_agent)?;
     let started = Instant::now();
-    let when_empty = fleet.options().when_empty;
-    let deadline = timeout_of(request.headers()).and_then(|timeout| started.checked_add(timeout));
-    let patience = match when_empty {
+    let deadline = timeout_of(&head.headers).and_then(|timeout| started.checked_add(timeout));
+    let patience = match options.when_empty {
         WhenEmpty::Wait(patience) => patience,
         // What may be waited for then is a first dial, which has a timeout of its own.
         WhenEmpty::FailFast => DEFAULT_WAIT,
     };
-    let give_up = deadline.or_else(|| started.checked_add(patience));
-
-    add_user_agent(request.headers_mut(), &fleet.options().user_agent)?;
-    let uri = request.uri().clone();
-    let context = Context::default().with_method(uri.path());
-    // Subscribed before the first choice, so that nothing between a choice in vain and the wait is missed.
-    let (mut news, mut selections) = (fleet.subscribe(), fleet.balancer().selections());
-    loop {
-        news.mark_unchanged();
-        if let Some(chosen) = fleet.choose(&context) {
-            match send(chosen, request, &uri, deadline).await {
-                Sent::Answered(answer) => return answer,
-                // Its connection ended with nothing sent, so the next choice is another one.
-                Sent::Not(back) => request = back,
-            }
-            continue;
-        }
-        // The first dial may have come to its end since the choice; then there is news.
-        if when_empty == WhenEmpty::FailFast && !fleet.is_hopeful() && !news.has_changed().unwrap_or(false) {
-            return Err(Status::unavailable(fleet.nobody(&context)));
-        }
-        let change = async {
-            tokio::select! {
-                _ = news.changed() => {}
-                () = selections.changed() => {}
-            }
-        };
-        let heard = match give_up {
-            Some(give_up) => timeout_at(give_up, change).await.is_ok(),
-            None => {
-                change.await;
-                true
-            }
-        };
-        if !heard {
-            let waited = format!("{}; waited {:?}", fleet.nobody(&context), started.elapsed());
-            return Err(Status::unavailable(waited));
-        }
+    let call = Call {
+        fleet,
+        retries: options.retries.clone().filter(|retries| retries.apply_to(head.uri.path())),
+        started,
+        deadline,
+        give_up: deadline.or_else(|| started.checked_add(patience)),
+        key: options.key.of(&head),
+    };
+    match &call.retries {
+        Some(retries) => super::persist::call(&call, retries, head, body).await,
+        None => call.attempt(head, body, &Trace::default()).await.answer,
     }
 }
 
+/// How an attempt ended.
+pub(super) struct Attempted {
+    pub(super) answer: Answer,
+    /// Whether anything was sent. If not, nobody could be called in time.
+    pub(super) was_sent: bool,
+}
+
 enum Sent {
-    Answered(Result<Response<Body>, Status>),
+    Answered(Answer),
     Not(Request<Body>),
 }
 
-async fn send(chosen: Chosen, mut request: Request<Body>, uri: &Uri, deadline: Option<Instant>) -> Sent {
-    let Chosen { pick, mut sender, authority } = chosen;
-    *request.uri_mut() = match with_origin(uri, authority.clone()) {
-        Ok(uri) => uri,
-        Err(error) => {
-            return Sent::Answered(Err(Status::internal(format!("no URI for {uri} at {authority}: {error}"))));
-        }
-    };
-    let sending = sender.try_send_request(request);
-    // A connection whose instance is gone ends once nobody holds a sender.
-    drop(sender);
-    let answered = match deadline {
-        Some(deadline) => timeout_at(deadline, sending).await,
-        None => Ok(sending.await),
-    };
-    let too_late = || Status::deadline_exceeded(format!("no answer from {authority} within the deadline"));
-    match answered {
-        // tonic's server keeps the caller's deadline too, and says CANCELLED when it is over: which of the two clocks is read first
-        // must not change what the caller sees.
-        Ok(Ok(response))
-            if outcome::code_in(response.headers()) == Some(Code::Cancelled)
-                && deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
-        {
-            pick.finish(Outcome::Failure);
-            Sent::Answered(Err(too_late()))
-        }
-        Ok(Ok(response)) => Sent::Answered(Ok(outcome::observe(response, pick))),
-        Ok(Err(mut error)) => match error.take_message() {
-            Some(request) => {
-                // Nothing was sent, so there is no request to count.
-                pick.discard();
-                Sent::Not(request)
+impl Call<'_> {
+    /// Sends to one instance after the other until one takes the request, and waits for its answer.
+    pub(super) async fn attempt(&self, mut head: Parts, mut body: Body, trace: &Trace) -> Attempted {
+        let path = head.uri.clone();
+        loop {
+            let chosen = match self.find(&head, trace).await {
+                Ok(chosen) => chosen,
+                Err(status) => return Attempted { answer: Err(status), was_sent: false },
+            };
+            match self.send(chosen, head, body, &path, trace).await {
+                Sent::Answered(answer) => return Attempted { answer, was_sent: true },
+                // Its connection ended with nothing sent, so the next choice is another one.
+                Sent::Not(back) => (head, body) = back.into_parts(),
             }
-            None => {
-                pick.finish(Outcome::Failure);
-                Sent::Answered(Err(broken(&authority, error.into_error())))
-            }
-        },
-        Err(_) => {
-            pick.finish(Outcome::Failure);
-            Sent::Answered(Err(too_late()))
         }
+    }
+
+    /// An instance that can take the call, as soon as there is one.
+    async fn find(&self, head: &Parts, trace: &Trace) -> Result<Chosen, Status> {
+        let fleet = self.fleet;
+        let heads = Heads(&head.headers);
+        let mut context = Context::default().with_method(head.uri.path()).with_headers(&heads);
+        if let Some(key) = &self.key {
+            context = context.with_key(key.bytes());
+        }
+        if let Some(chosen) = fleet.choose(&context, trace.avoid()) {
+            return Ok(chosen);
+        }
+        // Subscribed before the next choice, so that nothing between a choice in vain and the wait is missed.
+        let (mut news, mut selections) = (fleet.subscribe(), fleet.balancer().selections());
+        loop {
+            news.mark_unchanged();
+            if let Some(chosen) = fleet.choose(&context, trace.avoid()) {
+                return Ok(chosen);
+            }
+            // The first dial may have come to its end since the choice; then there is news.
+            let is_hopeless = !fleet.is_hopeful() && !news.has_changed().unwrap_or(false);
+            if fleet.options().when_empty == WhenEmpty::FailFast && is_hopeless {
+                return Err(Status::unavailable(fleet.nobody(&context)));
+            }
+            let change = async {
+                tokio::select! {
+                    _ = news.changed() => {}
+                    () = selections.changed() => {}
+                }
+            };
+            let heard = match self.give_up {
+                Some(give_up) => timeout_at(give_up, change).await.is_ok(),
+                None => {
+                    change.await;
+                    true
+                }
+            };
+            if !heard {
+                let waited = format!("{}; waited {:?}", fleet.nobody(&context), self.started.elapsed());
+                return Err(Status::unavailable(waited));
+            }
+        }
+    }
+
+    async fn send(&self, chosen: Chosen, mut head: Parts, body: Body, path: &Uri, trace: &Trace) -> Sent {
+        let Chosen { pick, mut sender, target } = chosen;
+        let claim = Claim::new(pick, trace);
+        head.uri = match with_origin(path, &target) {
+            Ok(uri) => uri,
+            Err(error) => {
+                claim.discard();
+                let text = format!("no URI for {path} at {}: {error}", target.authority);
+                return Sent::Answered(Err(Status::internal(text)));
+            }
+        };
+        let sending = sender.try_send_request(Request::from_parts(head, body));
+        // A connection whose instance is gone ends once nobody holds a sender.
+        drop(sender);
+        let answered = match self.deadline {
+            Some(deadline) => timeout_at(deadline, sending).await,
+            None => Ok(sending.await),
+        };
+        let too_late =
+            || Status::deadline_exceeded(format!("no answer from {} within the deadline", self.whom(&target)));
+        match answered {
+            // tonic's server keeps the caller's deadline too, and says CANCELLED when it is over: which of the two clocks is read first
+            // must not change what the caller sees.
+            Ok(Ok(response))
+                if outcome::code_in(response.headers()) == Some(Code::Cancelled)
+                    && self.deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
+            {
+                claim.finish(Outcome::Failure);
+                Sent::Answered(Err(too_late()))
+            }
+            Ok(Ok(response)) => Sent::Answered(Ok(outcome::observe(response, claim.into_pick(), self.retries.clone()))),
+            Ok(Err(mut error)) => match error.take_message() {
+                Some(request) => {
+                    // Nothing was sent, so there is no request to count.
+                    claim.discard();
+                    Sent::Not(request)
+                }
+                None => {
+                    claim.finish(Outcome::Failure);
+                    Sent::Answered(Err(broken(&self.whom(&target), error.into_error())))
+                }
+            },
+            Err(_) => {
+                claim.finish(Outcome::Failure);
+                Sent::Answered(Err(too_late()))
+            }
+        }
+    }
+
+    /// Who was called, for a status: the address, the service, and how many others there are.
+    fn whom(&self, target: &Target) -> String {
+        let known = self.fleet.balancer().members().len();
+        format!("{} ({:?}, {known} known)", target.endpoint.authority(), target.service)
+    }
+
+    /// Whether that much time is left before the caller's deadline.
+    pub(super) fn has_time_for(&self, wait: Duration) -> bool {
+        self.deadline.is_none_or(|deadline| Instant::now() + wait < deadline)
     }
 }
 
 /// What a broken connection or a reset stream means to the caller: tonic's reading of the HTTP/2 reason, and without one, that the
 /// instance is unavailable.
-pub(super) fn broken(authority: &impl std::fmt::Display, error: hyper::Error) -> Status {
-    let text = format!("the call to {authority} broke: {error}");
+pub(super) fn broken(whom: &str, error: hyper::Error) -> Status {
+    let text = format!("the call to {whom} broke: {error}");
     let read = Status::from_error(Box::new(error));
     // tonic takes an end without a reason for UNKNOWN, and a connection task that is gone for CANCELLED.
     let code = match read.code() {
@@ -124,14 +204,14 @@ pub(super) fn broken(authority: &impl std::fmt::Display, error: hyper::Error) ->
         code => code,
     };
     let mut status = Status::new(code, text);
-    status.set_source(std::sync::Arc::new(read));
+    status.set_source(Arc::new(read));
     status
 }
 
-fn with_origin(uri: &Uri, authority: Authority) -> Result<Uri, http::uri::InvalidUriParts> {
-    let mut parts = uri.clone().into_parts();
-    parts.scheme = Some(Scheme::HTTP);
-    parts.authority = Some(authority);
+fn with_origin(path: &Uri, target: &Target) -> Result<Uri, http::uri::InvalidUriParts> {
+    let mut parts = path.clone().into_parts();
+    parts.scheme = Some(target.scheme.clone());
+    parts.authority = Some(target.authority.clone());
     Uri::from_parts(parts)
 }
 

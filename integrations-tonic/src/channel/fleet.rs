@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use discovery_core::{Balancer, Change, Context, Instance, Pick, Snapshot, Watch};
-use http::uri::Authority;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::builder::Options;
 use super::dial::Sender;
 use super::news::News;
-use super::transport::{Failure, Target, Transport, supervise};
+use super::target::Target;
+use super::transport::{Failure, Transport, supervise};
 
 /// How often a call picks in a row before it waits for news. Each pick in vain takes one instance out of the next picks, so a few
 /// suffice; news follow whenever that made a difference.
@@ -32,7 +32,7 @@ pub(super) struct Fleet {
 pub(super) struct Chosen {
     pub(super) pick: Pick,
     pub(super) sender: Sender,
-    pub(super) authority: Authority,
+    pub(super) target: Target,
 }
 
 impl Fleet {
@@ -69,20 +69,34 @@ impl Fleet {
         self.news.subscribe()
     }
 
-    /// Picks among the connected.
-    pub(super) fn choose(&self, context: &Context<'_>) -> Option<Chosen> {
+    /// Picks among the connected; somebody else than the one to avoid, if the picker gives somebody else.
+    pub(super) fn choose(&self, context: &Context<'_>, avoid: Option<&str>) -> Option<Chosen> {
+        let mut avoided = None;
         for _ in 0..PICKS {
             if self.connected() == 0 {
                 return None;
             }
             let pick = self.balancer.pick(context).ok()?;
-            let transport = self.read(|transports| transports.get(pick.instance().id()).cloned());
-            if let Some((sender, authority)) = transport.and_then(|transport| transport.sender(self)) {
-                return Some(Chosen { pick, sender, authority });
+            let instance = pick.instance();
+            let transport = self.read(|transports| transports.get(instance.id()).cloned());
+            match transport.and_then(|transport| transport.sender(self)) {
+                Some((sender, target)) if avoid == Some(instance.id()) => {
+                    // Kept in flight for the while, which moves pickers that go by load to others.
+                    match avoided {
+                        Some(_) => pick.discard(),
+                        None => avoided = Some(Chosen { pick, sender, target }),
+                    }
+                }
+                Some((sender, target)) => {
+                    if let Some(avoided) = avoided {
+                        avoided.pick.discard();
+                    }
+                    return Some(Chosen { pick, sender, target });
+                }
+                None => pick.discard(),
             }
-            pick.discard();
         }
-        None
+        avoided
     }
 
     /// Whether a call may soon be taken although nobody is connected: somebody is being dialled for the first time.
@@ -170,22 +184,27 @@ struct Crew {
     fleet: Arc<Fleet>,
     tasks: JoinSet<()>,
     /// Dropping a post tells its task that the transport is retired.
-    posts: HashMap<Arc<str>, (Arc<Transport>, oneshot::Sender<()>)>,
+    posts: HashMap<Arc<str>, (Arc<Transport>, watch::Sender<()>)>,
 }
 
 impl Crew {
     fn add(&mut self, instance: &Instance) {
         let id: Arc<str> = instance.id().into();
-        let transport = Arc::new(Transport::new(instance));
-        let (post, retired) = oneshot::channel();
+        let transport = Arc::new(Transport::new(instance, self.fleet.options()));
+        let (post, retired) = watch::channel(());
         self.fleet.write(|transports| transports.insert(id.clone(), transport.clone()));
         self.posts.insert(id, (transport.clone(), post));
-        self.tasks.spawn(supervise(transport, self.fleet.clone(), retired));
+        for at in 0..self.fleet.options().connections {
+            self.tasks.spawn(supervise(transport.clone(), at, self.fleet.clone(), retired.clone()));
+        }
     }
 
     fn modify(&mut self, instance: &Instance) {
         // A connection outlives every change of the record but that of the address.
-        let same = self.posts.get(instance.id()).is_some_and(|(now, _)| *now.target() == Target::of(instance));
+        let same = self
+            .posts
+            .get(instance.id())
+            .is_some_and(|(now, _)| *now.target() == Target::of(instance, self.fleet.options().tls.as_ref()));
         if !same {
             self.remove(instance.id());
             self.add(instance);

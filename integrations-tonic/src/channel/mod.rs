@@ -5,11 +5,17 @@
 
 mod builder;
 mod call;
+mod claim;
 mod deadline;
 mod dial;
 mod fleet;
+mod key;
 mod news;
 mod outcome;
+mod persist;
+mod replay;
+mod retries;
+mod target;
 mod transport;
 
 use std::fmt;
@@ -24,6 +30,8 @@ use tonic::Status;
 use tonic::body::Body;
 
 pub use builder::{ChannelBuilder, WhenEmpty};
+pub use key::HashKey;
+pub use retries::Retries;
 
 use fleet::Fleet;
 

@@ -1,6 +1,7 @@
 //! How a call ended, and the response body that finds out.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use discovery_core::{Outcome, Pick};
@@ -9,6 +10,8 @@ use http_body::{Frame, SizeHint};
 use hyper::body::{Bytes, Incoming};
 use tonic::body::Body;
 use tonic::{Code, Status};
+
+use super::retries::Retries;
 
 /// Whose fault a code is. It is the classification of Linkerd and of most circuit breakers: what an overloaded, broken or stuck
 /// instance answers is a failure, and what the application means to say is not.
@@ -36,20 +39,22 @@ fn of_headers(headers: &HeaderMap) -> Option<Outcome> {
 }
 
 /// Hands the pick over to the response's body, or finishes it if the headers say it all.
-pub(super) fn observe(response: Response<Incoming>, pick: Pick) -> Response<Body> {
+pub(super) fn observe(
+    response: Response<Incoming>,
+    pick: Option<Pick>,
+    retries: Option<Arc<Retries>>,
+) -> Response<Body> {
     let (head, body) = response.into_parts();
     let known = of_headers(&head.headers).or_else(|| {
         // No gRPC answer at all, or one that ends without a status.
         (head.status != StatusCode::OK || http_body::Body::is_end_stream(&body)).then_some(Outcome::Failure)
     });
-    let pick = match known {
-        Some(outcome) => {
-            pick.finish(outcome);
-            None
-        }
-        None => Some(pick),
-    };
-    Response::from_parts(head, Body::new(Observed { body: Some(body), pick }))
+    let mut observed = Observed { body: None, pick, retries };
+    if let Some(outcome) = known {
+        observed.finish(outcome);
+    }
+    observed.body = Some(body);
+    Response::from_parts(head, Body::new(observed))
 }
 
 /// A response body that finishes its pick at the trailers. Dropped before, the pick counts as cancelled.
@@ -57,6 +62,8 @@ struct Observed {
     /// `None` after its end, so that whoever keeps an exhausted response does not keep the connection of a gone instance open.
     body: Option<Incoming>,
     pick: Option<Pick>,
+    /// Whose budget a success fills.
+    retries: Option<Arc<Retries>>,
 }
 
 impl Observed {
@@ -64,6 +71,9 @@ impl Observed {
         self.body = None;
         if let Some(pick) = self.pick.take() {
             pick.finish(outcome);
+            if let (Outcome::Success, Some(retries)) = (outcome, &self.retries) {
+                retries.succeeded();
+            }
         }
     }
 }
@@ -91,7 +101,8 @@ impl http_body::Body for Observed {
                 Some(Ok(frame))
             }
             Some(Err(error)) => {
-                let whom = self.pick.as_ref().map_or_else(String::new, |pick| pick.instance().id().to_owned());
+                let instance = self.pick.as_ref().map(Pick::instance);
+                let whom = instance.map_or_else(String::new, |it| format!("{} ({:?})", it.id(), it.service()));
                 self.finish(Outcome::Failure);
                 Some(Err(super::call::broken(&whom, error)))
             }

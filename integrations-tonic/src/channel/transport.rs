@@ -1,47 +1,20 @@
-//! The way to one instance: a task that dials, publishes its connection, notices its end, and dials again.
+//! The way to one instance: for each connection a task that dials, publishes it, notices its end, and dials again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use discovery_core::{Backoff, Endpoint, Instance};
-use http::uri::Authority;
-use tokio::sync::oneshot;
+use discovery_core::{Backoff, Instance};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::builder::Options;
 use super::dial::{Sender, dial};
 use super::fleet::Fleet;
-
-/// The schemes that are called without TLS, the most telling first.
-const PLAIN: [&str; 3] = ["grpc", "http", "tcp"];
-/// The schemes that would need TLS.
-const SECURE: [&str; 2] = ["grpcs", "https"];
+use super::target::Target;
 
 /// A connection that lived this long was a good one, so its end does not count as a failure. Without it, a server that accepts and
 /// closes at once would be dialled without a pause.
 const STEADY: Duration = Duration::from_secs(1);
-
-/// Where an instance is called.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Target {
-    endpoint: Endpoint,
-    pub(super) authority: Authority,
-}
-
-impl Target {
-    /// Chooses the endpoint, or says why none can be called.
-    pub(super) fn of(instance: &Instance) -> Result<Self, String> {
-        let Some(endpoint) = instance.endpoint(&PLAIN) else {
-            return Err(match instance.endpoint(&SECURE) {
-                Some(secure) => format!("{secure}: TLS is not supported yet; register a grpc:// endpoint"),
-                None => format!("instance {} has no endpoint with the scheme grpc, http or tcp", instance.id()),
-            });
-        };
-        match endpoint.authority().parse() {
-            Ok(authority) => Ok(Self { endpoint: endpoint.clone(), authority }),
-            Err(error) => Err(format!("{endpoint}: not an authority: {error}")),
-        }
-    }
-}
 
 /// Why an instance could not be reached, and when that was found out.
 #[derive(Debug, Clone)]
@@ -55,37 +28,70 @@ enum Link {
     Down(Option<Failure>),
     /// Ready for requests.
     Up(Sender),
+}
+
+/// The connections to one instance.
+struct Links {
+    all: Box<[Link]>,
+    /// Which one is looked at first for the next request.
+    next: usize,
     /// The instance or this address of it is gone for good.
-    Retired,
+    retired: bool,
+}
+
+impl Links {
+    fn is_up(&self) -> bool {
+        self.all.iter().any(|link| matches!(link, Link::Up(_)))
+    }
+
+    /// The next connection in turn that takes requests; those that do not any more are taken for down.
+    fn take_turn(&mut self) -> Option<Sender> {
+        let count = self.all.len();
+        for at in (self.next..self.next + count).map(|turn| turn % count) {
+            match &self.all[at] {
+                Link::Up(sender) if !sender.is_closed() => {
+                    self.next = (at + 1) % count;
+                    return Some(sender.clone());
+                }
+                Link::Up(_) => self.all[at] = Link::Down(None),
+                Link::Down(_) => {}
+            }
+        }
+        None
+    }
 }
 
 pub(super) struct Transport {
     id: Arc<str>,
     target: Result<Target, String>,
-    /// Written by the transport's task, by whoever retires it, and by a call that finds its connection closed.
+    /// Written by the transport's tasks, by whoever retires it, and by a call that finds a connection closed.
     /// The balancer is told under this lock, so that its last word is always the latest.
-    link: Mutex<Link>,
+    links: Mutex<Links>,
 }
 
 impl Transport {
-    pub(super) fn new(instance: &Instance) -> Self {
-        let target = Target::of(instance);
+    pub(super) fn new(instance: &Instance, options: &Options) -> Self {
+        let target = Target::of(instance, options.tls.as_ref());
         let failure = target.as_ref().err().map(|why| Failure { at: Instant::now(), why: why.clone() });
-        Self { id: instance.id().into(), target, link: Mutex::new(Link::Down(failure)) }
+        let all = (0..options.connections).map(|_| Link::Down(failure.clone())).collect();
+        Self { id: instance.id().into(), target, links: Mutex::new(Links { all, next: 0, retired: false }) }
     }
 
     pub(super) fn target(&self) -> &Result<Target, String> {
         &self.target
     }
 
-    /// The connection, if there is one that takes requests. Otherwise the balancer learns that there is none.
-    pub(super) fn sender(&self, fleet: &Fleet) -> Option<(Sender, Authority)> {
-        let mut link = self.lock();
-        match (&*link, &self.target) {
-            (Link::Up(sender), Ok(target)) if !sender.is_closed() => Some((sender.clone(), target.authority.clone())),
-            (Link::Retired, _) => None,
-            _ => {
-                self.put_down(&mut link, None, fleet);
+    /// A connection, if there is one that takes requests. Otherwise the balancer learns that there is none.
+    pub(super) fn sender(&self, fleet: &Fleet) -> Option<(Sender, Target)> {
+        let mut links = self.lock();
+        let (Ok(target), false) = (&self.target, links.retired) else {
+            return None;
+        };
+        let was_up = links.is_up();
+        match links.take_turn() {
+            Some(sender) => Some((sender, target.clone())),
+            None => {
+                self.tell_down(was_up, fleet);
                 None
             }
         }
@@ -93,57 +99,88 @@ impl Transport {
 
     /// Whether a dial is under way whose predecessor did not fail.
     pub(super) fn is_hopeful(&self) -> bool {
-        matches!(&*self.lock(), Link::Down(None))
+        let links = self.lock();
+        !links.retired && !links.is_up() && links.all.iter().any(|link| matches!(link, Link::Down(None)))
     }
 
+    /// Why it cannot be reached, if it cannot.
     pub(super) fn failure(&self) -> Option<Failure> {
-        match &*self.lock() {
-            Link::Down(failure) => failure.clone(),
-            _ => None,
-        }
+        let links = self.lock();
+        let failures = links.all.iter().map(|link| match link {
+            Link::Down(failure) => Some(failure.clone()),
+            Link::Up(_) => None,
+        });
+        failures.collect::<Option<Vec<_>>>()?.into_iter().flatten().max_by_key(|failure| failure.at)
     }
 
     /// Ends it for good: no further request goes this way, and the balancer hears nothing more from it.
     pub(super) fn retire(&self, fleet: &Fleet) {
-        if let Link::Up(_) = std::mem::replace(&mut *self.lock(), Link::Retired) {
+        let mut links = self.lock();
+        if links.is_up() {
             fleet.disconnected();
         }
+        links.retired = true;
+        links.all.iter_mut().for_each(|link| *link = Link::Down(None));
     }
 
-    fn publish(&self, sender: Sender, fleet: &Fleet) {
-        let mut link = self.lock();
-        if matches!(&*link, Link::Down(_)) {
-            *link = Link::Up(sender);
+    fn publish(&self, at: usize, sender: Sender, fleet: &Fleet) {
+        let mut links = self.lock();
+        if links.retired {
+            return;
+        }
+        let was_up = links.is_up();
+        links.all[at] = Link::Up(sender);
+        if was_up {
+            fleet.tell();
+        } else {
             fleet.has_connected();
-            fleet.balancer().set_available(&self.id, true);
+        }
+        fleet.balancer().set_available(&self.id, true);
+    }
+
+    fn lose(&self, at: usize, failure: Option<Failure>, fleet: &Fleet) {
+        let mut links = self.lock();
+        if links.retired {
+            return;
+        }
+        let was_up = links.is_up();
+        let known = match &mut links.all[at] {
+            Link::Down(known) => known.take(),
+            Link::Up(_) => None,
+        };
+        links.all[at] = Link::Down(failure.or(known));
+        if !links.is_up() {
+            self.tell_down(was_up, fleet);
         }
     }
 
-    fn lose(&self, failure: Option<Failure>, fleet: &Fleet) {
-        self.put_down(&mut self.lock(), failure, fleet);
-    }
-
-    fn put_down(&self, link: &mut Link, failure: Option<Failure>, fleet: &Fleet) {
-        match link {
-            Link::Retired => return,
-            Link::Up(_) => {
-                fleet.disconnected();
-                *link = Link::Down(failure);
-            }
-            Link::Down(known) => *known = failure.or(known.take()),
+    /// Told again with every dial, since the balancer may not have known the id before.
+    fn tell_down(&self, was_up: bool, fleet: &Fleet) {
+        if was_up {
+            fleet.disconnected();
         }
         fleet.balancer().set_available(&self.id, false);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Link> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps one transport connected until `retired` resolves, then lets what was given to its connection be sent, and returns.
-pub(super) async fn supervise(transport: Arc<Transport>, fleet: Arc<Fleet>, mut retired: oneshot::Receiver<()>) {
-    // Picked before others only if all are unreachable; repeated with every dial, since the balancer may not know the id yet.
-    transport.lose(None, &fleet);
+/// Resolves when the transport is retired. Nothing is ever sent: its sender is dropped.
+async fn gone(retired: &mut watch::Receiver<()>) {
+    while retired.changed().await.is_ok() {}
+}
+
+/// Keeps one connection of a transport until `retired` resolves, then lets what was given to it be sent, and returns.
+pub(super) async fn supervise(
+    transport: Arc<Transport>,
+    at: usize,
+    fleet: Arc<Fleet>,
+    mut retired: watch::Receiver<()>,
+) {
+    // Picked before others only if all are unreachable.
+    transport.lose(at, None, &fleet);
     let Ok(target) = &transport.target else {
         return;
     };
@@ -151,8 +188,8 @@ pub(super) async fn supervise(transport: Arc<Transport>, fleet: Arc<Fleet>, mut 
     let mut warned = false;
     loop {
         let dialled = tokio::select! {
-            dialled = dial(&target.endpoint, fleet.options()) => dialled,
-            _ = &mut retired => return,
+            dialled = dial(target, fleet.options()) => dialled,
+            () = gone(&mut retired) => return,
         };
         let mut pause = Duration::ZERO;
         match dialled {
@@ -160,14 +197,14 @@ pub(super) async fn supervise(transport: Arc<Transport>, fleet: Arc<Fleet>, mut 
                 warned = false;
                 tracing::debug!(id = %transport.id, endpoint = %target.endpoint, "connected");
                 let since = Instant::now();
-                transport.publish(sender, &fleet);
+                transport.publish(at, sender, &fleet);
                 tokio::pin!(connection);
                 tokio::select! {
                     () = &mut connection => {}
                     // Its senders are gone but for those of calls that are about to send, so it ends by itself.
-                    _ = &mut retired => return connection.await,
+                    () = gone(&mut retired) => return connection.await,
                 }
-                transport.lose(None, &fleet);
+                transport.lose(at, None, &fleet);
                 if since.elapsed() >= STEADY {
                     backoff.reset();
                 } else {
@@ -181,14 +218,14 @@ pub(super) async fn supervise(transport: Arc<Transport>, fleet: Arc<Fleet>, mut 
                 } else {
                     tracing::warn!(id = %transport.id, %why, "cannot connect; dialling on");
                 }
-                transport.lose(Some(Failure { at: Instant::now(), why }), &fleet);
+                transport.lose(at, Some(Failure { at: Instant::now(), why }), &fleet);
                 fleet.tell();
                 pause = backoff.next(true);
             }
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = &mut retired => return,
+            () = gone(&mut retired) => return,
         }
     }
 }

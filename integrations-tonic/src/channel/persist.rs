@@ -1,0 +1,116 @@
+//! A call that may be made again: after a failure, or beside an attempt that takes long.
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+use tonic::body::Body;
+
+use super::call::{Answer, Attempted, Call};
+use super::claim::Trace;
+use super::outcome;
+use super::replay::Replay;
+use super::retries::{PREVIOUS, Retries};
+
+/// Attempts the call until one succeeds, or the policy, the budget, the deadline or the request's size ends it.
+pub(super) async fn call(call: &Call<'_>, retries: &Retries, mut head: Parts, body: Body) -> Answer {
+    let replay = Replay::new(body, retries.buffer);
+    let mut avoid = None;
+    let mut failed = 0;
+    let mut before = None;
+    loop {
+        let Some(body) = replay.attempt() else {
+            // It was too large to be kept, which only shows after the first attempt.
+            return before.unwrap_or_else(|| Err(tonic::Status::internal("the request's body is gone")));
+        };
+        let trace = Trace::avoiding(avoid);
+        let Attempted { answer, was_sent } = beside(call, retries, &head, body, &replay, &trace).await;
+        failed += 1;
+        let none = HeaderMap::new();
+        let (code, headers) = match &answer {
+            Ok(response) => (outcome::code_in(response.headers()).unwrap_or(Code::Ok), response.headers()),
+            Err(status) => (status.code(), &none),
+        };
+        let wait = if was_sent { retries.wait_after(failed, code, headers) } else { None };
+        match wait {
+            Some(wait) if call.has_time_for(wait) => sleep(wait).await,
+            _ => return answer,
+        }
+        before = Some(answer);
+        avoid = trace.to();
+        head.headers.insert(PREVIOUS, HeaderValue::from(failed));
+    }
+}
+
+/// One attempt, and a second one beside it if that takes longer than nearly all do.
+async fn beside(
+    call: &Call<'_>,
+    retries: &Retries,
+    head: &Parts,
+    body: Body,
+    replay: &Replay,
+    trace: &Trace,
+) -> Attempted {
+    let begun = Instant::now();
+    let first = call.attempt(head.clone(), body, trace);
+    let Some(hedge) = &retries.hedge else {
+        return first.await;
+    };
+    tokio::pin!(first);
+    if let Some(delay) = hedge.delay() {
+        tokio::select! {
+            biased;
+            attempted = &mut first => {
+                hedge.record(begun.elapsed());
+                return attempted;
+            }
+            () = sleep(delay) => {}
+        }
+        // Only what has been read to its end can be sent by two at once.
+        if trace.to().is_some()
+            && replay.is_complete()
+            && hedge.permits()
+            && let Some(body) = replay.attempt()
+        {
+            let second = Trace::avoiding(trace.to());
+            let mut head = head.clone();
+            head.headers.insert(PREVIOUS, HeaderValue::from(1));
+            let attempted = race(call, first, trace, head, body, &second).await;
+            hedge.record(begun.elapsed());
+            return attempted;
+        }
+    }
+    let attempted = first.await;
+    hedge.record(begun.elapsed());
+    attempted
+}
+
+/// The first of two that succeeds, or the last that fails.
+async fn race(
+    call: &Call<'_>,
+    mut first: std::pin::Pin<&mut impl Future<Output = Attempted>>,
+    trace: &Trace,
+    head: Parts,
+    body: Body,
+    second_trace: &Trace,
+) -> Attempted {
+    let second = call.attempt(head, body, second_trace);
+    tokio::pin!(second);
+    tokio::select! {
+        biased;
+        attempted = &mut first => if is_good(&attempted) { attempted } else { second.await },
+        attempted = &mut second => {
+            if is_good(&attempted) {
+                trace.beat();
+                attempted
+            } else {
+                first.await
+            }
+        }
+    }
+}
+
+fn is_good(attempted: &Attempted) -> bool {
+    let code = attempted.answer.as_ref().map(|response| outcome::code_in(response.headers()));
+    matches!(code, Ok(None | Some(Code::Ok)))
+}
