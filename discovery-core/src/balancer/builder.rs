@@ -194,6 +194,10 @@ impl<F: PickerFactory> Builder<F> {
                 Some(member) if Arc::ptr_eq(member.instance(), instance) => member.clone(),
                 Some(member) => {
                     member.cell().renew(instance.clone());
+                    if instance.started_at() != member.instance().started_at() {
+                        // Another process under the same id, as cold as any other.
+                        member.cell().notes().joined = joined;
+                    }
                     Member::new(instance.clone(), instance.weight(), member.cell().clone())
                 }
                 None => self.join(instance, joined),

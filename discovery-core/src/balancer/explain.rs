@@ -10,6 +10,7 @@ use super::ejection::EjectionCause;
 use super::health::{Heed, Objection};
 use super::plan::{Level, Place};
 use super::selection::Selection;
+use super::tier::Tier;
 use super::{BalancerOptions, Member};
 use crate::Instance;
 
@@ -57,7 +58,11 @@ pub enum Reason {
         /// From 0 to 1. With 0 it gets at most what the caller's zone is too busy for.
         share: f64,
     },
-    /// It joined a short time ago, and has this part of its weight, from 0 to 1.
+    /// The picker never chooses it, such as one outside of a [`Subset`](crate::picker::Subset).
+    NotChosen,
+    /// The set is older than [allowed](crate::StalePolicy), so nobody gets anything.
+    TooStale,
+    /// It joined or was restarted a short time ago, and has this part of its weight, from 0 to 1.
     SlowStart(f64),
 }
 
@@ -78,6 +83,8 @@ impl fmt::Display for Reason {
                 let zone = if *elsewhere { " in another zone" } else { "" };
                 write!(f, "priority {priority}{zone} has {:.1} % of all requests", share * 100.0)
             }
+            Self::NotChosen => f.write_str("the picker never chooses it"),
+            Self::TooStale => f.write_str("the set is older than allowed"),
             Self::SlowStart(share) => write!(f, "it starts slowly, at {:.0} % of its weight", share * 100.0),
         }
     }
@@ -123,10 +130,25 @@ impl fmt::Display for Standing {
     }
 }
 
-pub(super) fn explain(selection: &Selection, options: &BalancerOptions) -> Vec<Standing> {
+pub(super) fn explain(selection: &Selection, options: &BalancerOptions, is_too_stale: bool) -> Vec<Standing> {
     let share = |at: usize| selection.shares.as_ref().and_then(|shares| shares.get(at)).map_or(1.0, |share| *share);
     let all = selection.known.iter().zip(&selection.places).enumerate();
-    all.map(|(at, (member, place))| standing(selection, options, member, *place, share(at))).collect()
+    let mut standings: Vec<_> =
+        all.map(|(at, (member, place))| standing(selection, options, member, *place, share(at))).collect();
+    if is_too_stale {
+        for standing in &mut standings {
+            standing.traffic = Traffic::None;
+            standing.reasons.push(Reason::TooStale);
+        }
+    }
+    standings
+}
+
+/// Whether a tier has less of all requests than its members have of all weight.
+fn has_less(selection: &Selection, tier: &Tier) -> bool {
+    let weight = |tier: &Tier| tier.members.iter().map(|member| f64::from(member.weight())).sum::<f64>();
+    // A hair less is a rounding.
+    tier.share < 0.999 * weight(tier) / selection.tiers().map(weight).sum::<f64>()
 }
 
 fn standing(selection: &Selection, options: &BalancerOptions, member: &Member, place: Place, share: f64) -> Standing {
@@ -153,9 +175,13 @@ fn standing(selection: &Selection, options: &BalancerOptions, member: &Member, p
                 if share < 1.0 {
                     reasons.push(Reason::SlowStart(share));
                 }
-                let less = share < 1.0 || of.share < 1.0;
-                let traffic = if less { Traffic::Less } else { Traffic::Full };
-                (if admitted { traffic } else { Traffic::None }, reasons)
+                let at = of.members.binary_search_by(|other| other.instance().id().cmp(member.instance().id()));
+                let chosen = at.is_ok_and(|at| of.picker.may_pick(at));
+                if !chosen {
+                    reasons.push(Reason::NotChosen);
+                }
+                let traffic = if share < 1.0 || has_less(selection, of) { Traffic::Less } else { Traffic::Full };
+                (if admitted && chosen { traffic } else { Traffic::None }, reasons)
             }
             None => (Traffic::None, Vec::new()),
         },

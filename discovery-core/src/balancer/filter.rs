@@ -5,8 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::version;
-use crate::{Instance, State};
+use super::{expression, version};
+use crate::{Instance, Result, State};
 
 /// What a text has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +18,12 @@ pub enum Comparison {
     NotEquals(String),
     /// It is there and is one of these.
     In(Vec<String>),
+    /// It is another than these, or is not there.
+    NotIn(Vec<String>),
     /// It is there, whatever it is.
     Exists,
+    /// It is not there.
+    Missing,
     /// It is there and is this version or a later one, by the rules of Semantic Versioning: `1.10` is later than `1.9`, `2.0-rc.1` is
     /// earlier than `2.0`, and a missing part counts as 0.
     AtLeast(String),
@@ -30,6 +34,8 @@ impl Comparison {
     pub fn holds(&self, text: Option<&str>) -> bool {
         match (self, text) {
             (Self::NotEquals(other), text) => text != Some(other),
+            (Self::NotIn(others), text) => text.is_none_or(|text| others.iter().all(|other| other != text)),
+            (Self::Missing, text) => text.is_none(),
             (_, None) => false,
             (Self::Equals(same), Some(text)) => text == same,
             (Self::In(all), Some(text)) => all.iter().any(|one| one == text),
@@ -45,7 +51,9 @@ impl fmt::Display for Comparison {
             Self::Equals(text) => write!(f, "= {text}"),
             Self::NotEquals(text) => write!(f, "!= {text}"),
             Self::In(all) => write!(f, "in ({})", all.join(", ")),
+            Self::NotIn(all) => write!(f, "notin ({})", all.join(", ")),
             Self::Exists => f.write_str("exists"),
+            Self::Missing => f.write_str("is missing"),
             Self::AtLeast(version) => write!(f, ">= {version}"),
         }
     }
@@ -87,6 +95,17 @@ impl Filter {
         Self::new(format!("metadata {name} {comparison}"), move |instance| comparison.holds(instance.metadata(&name)))
     }
 
+    /// Admits those for which an expression holds, such as `env=prod, tier in (gold, silver), !canary`: conditions of metadata, of which all have
+    /// to hold, written as the selectors of Kubernetes are, with `name>=1.10` besides for versions. `@version`, `@zone` and `@id` stand for what an instance
+    /// has besides its metadata.
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming the condition that cannot be read.
+    pub fn expression(text: &str) -> Result<Self> {
+        let conditions = expression::parse(text)?;
+        Ok(Self::new(text, move |instance| conditions.iter().all(|condition| condition.holds(instance))))
+    }
+
     /// Admits those in this state. Without it the draining get requests where nobody is serving.
     pub fn state(state: State) -> Self {
         Self::new(format!("state {state:?}").to_lowercase(), move |instance| instance.state() == state)
@@ -126,7 +145,9 @@ mod tests {
             (Comparison::Equals("a".into()), [true, false, false], "= a"),
             (Comparison::NotEquals("a".into()), [false, true, true], "!= a"),
             (Comparison::In(vec!["b".into(), "a".into()]), [true, true, false], "in (b, a)"),
+            (Comparison::NotIn(vec!["b".into(), "c".into()]), [true, false, true], "notin (b, c)"),
             (Comparison::Exists, [true, true, false], "exists"),
+            (Comparison::Missing, [false, false, true], "is missing"),
             (Comparison::AtLeast("b".into()), [false, true, false], ">= b"),
         ];
         for (comparison, expected, text) in table {

@@ -78,8 +78,6 @@ impl Flights {
 #[derive(Debug)]
 pub(super) struct Cell {
     flights: Counted<Flights>,
-    /// When this process saw it join; `None` if it was there from the beginning.
-    joined: Option<Instant>,
     tabs: Arc<Tabs>,
     /// Never looked at by a pick.
     notes: Mutex<Notes>,
@@ -88,6 +86,8 @@ pub(super) struct Cell {
 /// What is known of an instance besides its requests.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
+    /// When this process saw it join, or start anew; `None` if it was there from the beginning.
+    pub(super) joined: Option<Instant>,
     pub(super) sentence: Sentence,
     /// What was counted when rates were judged last.
     judged: Tally,
@@ -114,7 +114,7 @@ impl Cell {
             health,
             clock,
         });
-        Self { flights, joined, tabs, notes: Mutex::default() }
+        Self { flights, tabs, notes: Mutex::new(Notes { joined, ..Notes::default() }) }
     }
 
     #[inline]
@@ -127,7 +127,7 @@ impl Cell {
     }
 
     pub(super) fn joined(&self) -> Option<Instant> {
-        self.joined
+        self.notes().joined
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {

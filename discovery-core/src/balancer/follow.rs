@@ -1,5 +1,6 @@
 //! The balancer's task: the one place where selections are built.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub(super) async fn follow(
     let mut bell = shared.bell.listen();
     receiver.mark_changed();
     let mut watch = Some(watch);
+    let mut retired = Vec::new();
     loop {
         let wake = builder.wake();
         let by_time = tokio::select! {
@@ -49,10 +51,25 @@ pub(super) async fn follow(
             continue;
         }
         let snapshot = receiver.borrow_and_update().clone();
-        let next = builder.build(&snapshot, Some(&shared.selection.load()));
+        let before = shared.selection.load_full();
+        // Filters, priorities and pickers are the user's, and one that panics must not end this task: later sets would never be seen.
+        let built = catch_unwind(AssertUnwindSafe(|| builder.build(&snapshot, Some(&before))));
+        let Ok(next) = built else {
+            let service = snapshot.service();
+            tracing::error!(
+                service,
+                "a filter, a priority or a picker panicked; the set from before stays until the next change"
+            );
+            continue;
+        };
+        let next = Arc::new(next);
+        shared.tabs.provide(&next);
         let number = next.number;
-        shared.selection.store(Arc::new(next));
+        shared.selection.store(next);
         shared.number.store(number, Ordering::Release);
+        // Freed here, once the last reader has gone on, and not within its pick.
+        retired.push(before);
+        retired.retain(|selection| Arc::strong_count(selection) > 1);
         shared.built.send_modify(|count| *count = count.wrapping_add(1));
         // A selection costs what the set is large. Changes that come faster than that are built together, so that building takes a
         // tenth of a core at most (L3); meanwhile a pick still heeds who is unavailable.

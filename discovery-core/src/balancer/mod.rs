@@ -3,6 +3,7 @@
 mod builder;
 mod ejection;
 mod explain;
+mod expression;
 mod filter;
 mod flight;
 mod follow;
@@ -197,7 +198,9 @@ impl Balancer {
 
     /// Why everybody gets the requests that it gets, sorted by id.
     pub fn explain(&self) -> Vec<Standing> {
-        explain::explain(&self.inner.shared.selection.load(), &self.inner.shared.options)
+        let shared = &self.inner.shared;
+        let selection = shared.selection.load();
+        explain::explain(&selection, &shared.options, shared.check_age(&selection).is_err())
     }
 
     /// Everybody in the set, picked or not, with their counters and the weights of their records, sorted by id.

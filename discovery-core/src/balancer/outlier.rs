@@ -161,7 +161,9 @@ impl Outliers {
     /// Judges what everybody did since the last time, and ejects as far as the quota allows.
     pub(super) fn judge(&self, known: &[Member]) {
         let tallies = known.iter().map(|member| (member, member.cell().tally(counts(member))));
-        let tallies: Vec<_> = tallies.filter(|(_, tally)| tally.total() > 0).collect();
+        // Whoever is ejected already is not compared with: its failures would hide those of the next.
+        let is_judged = |member: &Member| !member.cell().flights().health.has(Objection::Ejected);
+        let tallies: Vec<_> = tallies.filter(|(member, tally)| tally.total() > 0 && is_judged(member)).collect();
         let judged = |volume: u64, hosts: u32| {
             let enough: Vec<_> = tallies.iter().filter(|(_, tally)| tally.total() >= volume).collect();
             if enough.len() >= hosts as usize { enough } else { Vec::new() }

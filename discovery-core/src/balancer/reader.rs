@@ -48,8 +48,8 @@ impl Reader {
     #[inline]
     pub fn pick(&mut self, context: &Context<'_>) -> Result<Pick> {
         let shared = &self.balancer.inner.shared;
-        if shared.is_older(self.tab.selection()) {
-            shared.tabs.renew(&mut self.tab, shared.selection.load_full());
+        if shared.is_older(self.tab.selection()) && !shared.tabs.renew(&mut self.tab, shared.selection.load_full()) {
+            return self.balancer.pick(context);
         }
         let selection = self.tab.selection();
         let timing = match selection.is_timed {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::Member;
 use super::plan::Place;
 use super::tier::Tier;
@@ -80,18 +82,20 @@ impl Selection {
         if tier.admits(member) { Some(member) } else { Some(self.stand_in(tier, index).unwrap_or(member)) }
     }
 
-    /// Draws a tier by the shares, and its member. One random number serves for both choices that chance has here.
+    /// Draws a tier by the shares, and its member. One random number serves for both choices that chance has here; for a request with a key it
+    /// is the key's hash, so that all requests of the key go to one tier (P6), and a local member that is busier than others keeps its keys.
     #[inline(never)]
     fn draw(&self, context: &Context<'_>) -> Option<&Member> {
         if self.more.is_empty() {
             return self.at(&self.first, self.first.choose(context)?);
         }
-        let random = fastrand::u64(..);
+        let random = context.key.map_or_else(|| fastrand::u64(..), xxh3_64);
         let number = self.ends.partition_point(|end| *end <= random >> 32);
         let tier = self.tier(number)?;
         let index = tier.choose(context)?;
         let beside = |next: &&Tier| !tier.level.elsewhere && next.level.priority == tier.level.priority;
-        if let (Some(factor), Some(next)) = (self.spill_factor, self.tier(number + 1).filter(beside)) {
+        let factor = self.spill_factor.filter(|_| context.key.is_none());
+        if let (Some(factor), Some(next)) = (factor, self.tier(number + 1).filter(beside)) {
             let other = usize::try_from(((random & u64::from(u32::MAX)) * next.members.len() as u64) >> 32).ok()?;
             if let (Some(local), Some(other)) = (tier.members.get(index), next.members.get(other))
                 && next.admits(other)

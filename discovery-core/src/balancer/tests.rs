@@ -4,6 +4,7 @@ mod ejecting;
 mod explaining;
 mod fixture;
 mod panicking;
+mod properties;
 mod racing;
 mod starting;
 mod tiers;

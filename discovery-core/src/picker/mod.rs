@@ -115,6 +115,13 @@ pub trait Picker: Send + Sync + 'static {
     /// The index of the member that takes the request; `None` if there is none. An index out of bounds counts as none.
     fn pick(&self, members: &[Member], context: &Context<'_>) -> Option<usize>;
 
+    /// Whether it may ever pick the member at this index. One that narrows the members says so here, so that it can be
+    /// [explained](crate::Balancer::explain).
+    fn may_pick(&self, index: usize) -> bool {
+        let _ = index;
+        true
+    }
+
     /// Whether it goes by time: only then [`Context::now`] and [`Member::latency`] are kept, since reading a clock costs more than a pick.
     fn is_timed(&self) -> bool {
         false

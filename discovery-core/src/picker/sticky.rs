@@ -121,6 +121,10 @@ impl Picker for Stuck {
         }
     }
 
+    fn may_pick(&self, index: usize) -> bool {
+        self.inner.may_pick(index)
+    }
+
     fn is_timed(&self) -> bool {
         self.inner.is_timed()
     }

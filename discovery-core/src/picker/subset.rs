@@ -13,6 +13,9 @@ use super::{Context, Member, Picker, PickerFactory};
 /// or joins, at most one of the k changes. Weights do not decide who is chosen, only the inner picker heeds them: a member with twice
 /// the weight then gets twice the requests of those who have it.
 ///
+/// With [zones](crate::Zone) or [priorities](crate::Priorities) it narrows each group of members for itself: while the caller's zone is short of
+/// instances, k of the others are added.
+///
 /// Each member is in as many subsets as chance has it: with c clients and n members it has about `c * k / n` clients, give or take the root of
 /// that.
 #[derive(Debug)]
@@ -71,6 +74,10 @@ impl Picker for Narrowed {
     fn pick(&self, _members: &[Member], context: &Context<'_>) -> Option<usize> {
         let picked = self.inner.pick(&self.chosen, context)?;
         self.indexes.get(picked).copied()
+    }
+
+    fn may_pick(&self, index: usize) -> bool {
+        self.indexes.binary_search(&index).is_ok_and(|chosen| self.inner.may_pick(chosen))
     }
 
     fn is_timed(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Outlier ejection, on paused time.
 
 use super::*;
-use crate::{Outliers, SuccessRate};
+use crate::{FailurePercentage, Outliers, SuccessRate};
 
 fn fleet(n: usize) -> Vec<Instance> {
     (0..n).map(|at| instance(&format!("{at:02}"), 1)).collect()
@@ -164,4 +164,19 @@ async fn l03_judging_builds_nothing_while_all_is_well() {
     let number = balancer.inner.shared.selection.load().number;
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(balancer.inner.shared.selection.load().number, number);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p04_who_is_ejected_already_does_not_hide_the_next() {
+    let rules = Outliers::default().with_max_ejection_percent(50).with_failure_percentage(None::<FailurePercentage>);
+    let options = BalancerOptions::default().with_outliers(rules);
+    let (_backend, _held, balancer) = balanced(fleet(10), RoundRobin::new(), options).await;
+    // The first fails in a row, and is out before rates are judged. With it the mean would be 0.86 and the least rate 0.27.
+    sent(&balancer, 100, |id| match id {
+        "00" => 100,
+        "01" => 40,
+        _ => 0,
+    });
+    tokio::time::sleep(Duration::from_millis(10_001)).await;
+    assert_eq!(ejected(&balancer), ["00", "01"]);
 }

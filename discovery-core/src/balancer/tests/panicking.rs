@@ -1,6 +1,8 @@
 //! Health checks and panic mode.
 
 use super::*;
+use crate::Filter;
+use crate::conformance::stays;
 
 fn fleet(n: usize) -> Vec<Instance> {
     (0..n).map(|at| instance(&at.to_string(), 1)).collect()
@@ -131,4 +133,22 @@ proptest::proptest! {
             }
         });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_panics_does_not_freeze_the_set() {
+    let filter = Filter::new("picky", |instance| {
+        assert!(instance.id() != "poison", "as expected of it");
+        true
+    });
+    let options = BalancerOptions::default().with_filter(filter);
+    let (backend, _held, balancer) = balanced(fleet(2), RoundRobin::new(), options).await;
+    let poison = registered(&backend, instance("poison", 1)).await;
+    // The set with it is never built; the one from before stays.
+    let two = async || (balancer.members().len() == 2).then_some(()).ok_or("not two");
+    stays(Duration::from_secs(5), "the set from before", two).await;
+    assert_eq!(picked(&balancer), ["0", "1"]);
+    poison.deregister().await.unwrap();
+    let _other = registered(&backend, instance("other", 1)).await;
+    knows(&balancer, &["0", "1", "other"]).await;
 }

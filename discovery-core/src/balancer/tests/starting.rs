@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::SlowStart;
+use crate::conformance::eventually;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -112,4 +113,19 @@ async fn p07_the_weight_that_a_picker_sees_grows_by_the_watchers_clock() {
     tokio::time::sleep(WINDOW).await;
     assert_eq!(weights(), [100, 200]);
     assert_eq!(standing(&balancer, "b"), "b: gets its share");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p07_another_process_under_the_same_id_starts_slowly_too() {
+    fastrand::seed(7);
+    let fleet = ["a", "b", "c"].map(|id| instance(id, 1));
+    let (_backend, held, balancer) = balanced(fleet, Random, options()).await;
+    assert!(share(&balancer) > 0.9);
+    let c = held.iter().find(|held| held.instance().id() == "c").unwrap();
+    let later = c.instance().started_at() + Duration::from_secs(1);
+    c.update(|c| c.started_at(later)).await.unwrap();
+    let starts = async || Some(share(&balancer)).filter(|share| *share < 0.2).ok_or(());
+    assert!(eventually(WINDOW, "c to start slowly", starts).await > 0.05);
+    tokio::time::sleep(WINDOW * 2).await;
+    assert!(share(&balancer) > 0.9);
 }

@@ -1,6 +1,7 @@
 //! Filters, zones and priorities.
 
 use super::*;
+use crate::picker::{ConsistentHash, Ketama, Sticky};
 use crate::{Comparison, Filter, Priorities, Zone};
 
 fn placed(id: &str, zone: &str, priority: u32) -> Instance {
@@ -236,4 +237,37 @@ async fn p01_picks_race_with_everything_around_them() {
     .await
     .unwrap();
     assert!(balancer.members().iter().all(|member| member.pending() == 0 && member.is_available()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p06_the_requests_of_a_key_stay_in_one_zone_however_the_zones_share() {
+    for factory in [
+        Box::new(ConsistentHash::with_slots(1 << 12)) as Box<dyn PickerFactory>,
+        Box::new(Ketama::new()),
+        Box::new(Sticky::new(RoundRobin::new())),
+    ] {
+        let fleet = fleet(&[("here", 0, 4), ("there", 0, 4)]);
+        let options = BalancerOptions::default().with_zone(Zone::new("here"));
+        let (_backend, _held, balancer) = balanced(fleet, factory, options).await;
+        // Two of four locals are left, which have 70 % of the requests.
+        for id in ["a0", "a1"] {
+            assert!(balancer.set_health(id, Condition::Unhealthy("503".into())));
+        }
+        heeded(&balancer).await;
+        let mut elsewhere = 0;
+        for key in 0..1_000u32 {
+            let picks = (0..5).map(|_| balancer.pick(&Context::default().with_key(&key.to_le_bytes())).unwrap());
+            let ids: Vec<_> = picks.map(|pick| pick.instance().id().to_owned()).collect();
+            assert!(ids.iter().all(|id| *id == ids[0]), "{key}: {ids:?}");
+            elsewhere += u32::from(ids[0].starts_with('b'));
+        }
+        assert!((250..350).contains(&elsewhere), "{elsewhere}");
+        // Those that are here have more than their share, not less.
+        assert!(standing(&balancer, "a2").starts_with("a2: gets its share: "), "{}", standing(&balancer, "a2"));
+        assert!(
+            standing(&balancer, "b2").starts_with("b2: gets less than its share: "),
+            "{}",
+            standing(&balancer, "b2")
+        );
+    }
 }
