@@ -7,7 +7,12 @@ mod stage;
 mod cases {
     mod balance;
     mod empty;
+    mod hedges;
+    mod keys;
     mod lifetime;
     mod outcomes;
+    mod retries;
+    #[cfg(all(unix, feature = "tls"))]
+    mod secure;
     mod server;
 }

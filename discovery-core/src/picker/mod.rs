@@ -4,7 +4,7 @@
 //! the balancer shows a picker only members that may be picked, so weights of zero, draining and unreachable instances are its
 //! concern, not the picker's.
 //!
-//! - **P1** A pick takes no lock, allocates nothing, awaits nothing and never panics.
+//! - **P1** A pick waits for no lock, allocates nothing, awaits nothing and never panics.
 //! - **P2** Weight 0 is drained: no picks while any other instance has weight. All at zero: nobody, with an error that says so.
 //! - **P3** Statistics belong to the instance's id and survive every update of the set.
 //! - **P4** With every instance unhealthy or ejected the balancer falls back to all of them (panic mode) instead of failing.

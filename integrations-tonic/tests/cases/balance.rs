@@ -129,7 +129,7 @@ async fn an_endpoint_that_needs_tls_is_refused_by_name() {
     call.set_timeout(Duration::from_secs(1));
     let status = GreeterClient::new(channel).say_hello(call).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    assert!(status.message().contains("grpcs://127.0.0.1:1: TLS is not supported"), "{status}");
+    assert!(status.message().contains("grpcs://127.0.0.1:1: it wants TLS; give the channel certificates"), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,9 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use discovery_greeter::{Greeter, GreeterServer};
 use discovery_greeter::{HelloReply, HelloRequest};
 
-/// Answers with its own name. `fail:<code>` fails with that code, `wait` answers once the gate is open.
+/// Answers with its own name. `fail:<code>` fails with that code, `wait` answers once the gate is open, `at:<name>:<other>` obeys the other name if
+/// that server is meant and says how many attempts
+/// came before.
 #[derive(Clone)]
 pub(crate) struct Hello {
     pub(crate) name: String,
@@ -27,6 +29,11 @@ impl Hello {
     }
 
     async fn obey(mut self, name: &str) -> Result<(), Status> {
+        let name = match name.strip_prefix("at:").and_then(|rest| rest.split_once(':')) {
+            Some((server, name)) if server == self.name => name,
+            Some(_) => "",
+            None => name,
+        };
         if name == "wait" {
             // The gate's owner is gone only when the test is over.
             let _ = self.gate.wait_for(|open| *open).await;
@@ -43,10 +50,12 @@ impl Greeter for Hello {
     type CountHellosStream = Pin<Box<dyn Stream<Item = Result<HelloReply, Status>> + Send>>;
 
     async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        let agent = request.metadata().get("user-agent").map(|agent| agent.to_str().unwrap().to_owned());
+        let header = |name: &str| request.metadata().get(name).map(|value| value.to_str().unwrap().to_owned());
+        let (agent, attempts) = (header("user-agent"), header("grpc-previous-rpc-attempts"));
         let name = request.into_inner().name;
         self.clone().obey(&name).await?;
-        Ok(Response::new(self.reply(agent.unwrap_or_default())))
+        let message = if name.starts_with("at:") { attempts } else { agent };
+        Ok(Response::new(self.reply(message.unwrap_or_default())))
     }
 
     async fn count_hellos(&self, request: Request<HelloRequest>) -> Result<Response<Self::CountHellosStream>, Status> {

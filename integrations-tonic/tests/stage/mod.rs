@@ -2,6 +2,8 @@
 
 mod hello;
 mod node;
+#[cfg(all(unix, feature = "tls"))]
+mod plain;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +12,14 @@ use std::time::Duration;
 use discovery_core::memory::{MemoryLink, MemoryStore};
 use discovery_core::picker::RoundRobin;
 use discovery_core::{Backend, Instance, Member, Policy, Registration};
-use discovery_tonic::Channel;
+use discovery_tonic::{Channel, ChannelBuilder};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 
 pub(crate) use hello::Hello;
 pub(crate) use node::Node;
+#[cfg(all(unix, feature = "tls"))]
+pub(crate) use plain::Plain;
 
 use discovery_greeter::GreeterClient;
 use discovery_greeter::HelloRequest;
@@ -45,9 +49,12 @@ impl Stage {
     }
 
     pub(crate) fn channel(&self) -> Channel {
-        Channel::builder(self.backend.watch("greeter"), RoundRobin::new())
-            .with_backoff_cap(Duration::from_millis(100))
-            .build()
+        self.channel_builder().build()
+    }
+
+    pub(crate) fn channel_builder(&self) -> ChannelBuilder {
+        let builder = Channel::builder(self.backend.watch("greeter"), RoundRobin::new());
+        builder.with_backoff_cap(Duration::from_millis(100))
     }
 }
 

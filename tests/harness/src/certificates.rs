@@ -21,6 +21,15 @@ impl Certificates {
     ///
     /// When the files cannot be written, or the keys not be made.
     pub fn new() -> io::Result<Self> {
+        Self::with_names(["localhost", "127.0.0.1", "::1"])
+    }
+
+    /// The same, with other names in both certificates.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_names<const N: usize>(names: [&str; N]) -> io::Result<Self> {
         let folder = TempDir::with_prefix("certificates-")?;
         let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
         // Whoever bears the name of its issuer is taken for self-signed by OpenSSL.
@@ -33,8 +42,7 @@ impl Certificates {
         for (name, purpose) in
             [("server", ExtendedKeyUsagePurpose::ServerAuth), ("client", ExtendedKeyUsagePurpose::ClientAuth)]
         {
-            let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-            let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
+            let mut params = CertificateParams::new(names.map(str::to_owned)).map_err(io::Error::other)?;
             params.distinguished_name.push(DnType::CommonName, name);
             params.extended_key_usages = vec![purpose, ExtendedKeyUsagePurpose::ClientAuth];
             let key = KeyPair::generate().map_err(io::Error::other)?;
