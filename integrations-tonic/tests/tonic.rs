@@ -7,6 +7,7 @@ mod stage;
 mod cases {
     mod balance;
     mod empty;
+    mod health;
     mod hedges;
     mod keys;
     mod lifetime;

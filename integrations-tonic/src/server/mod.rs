@@ -1,6 +1,7 @@
 //! The server side: bind, register what was bound, serve, and leave without failing a call.
 
 mod accepted;
+mod health;
 mod listener;
 mod running;
 mod signals;
@@ -8,17 +9,19 @@ mod signals;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::advertise::{self, ADVERTISE_ENV};
-use discovery_core::{Backend, Instance, InstanceBuilder, RegisterOptions, Result};
+use discovery_core::{Backend, Error, ErrorKind, Instance, InstanceBuilder, RegisterOptions, Result};
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
 pub use running::RunningServer;
 
+use health::Health;
 use running::AT_ONCE;
 use signals::Signals;
 
@@ -31,6 +34,8 @@ const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 type Change = Box<dyn FnOnce(InstanceBuilder) -> InstanceBuilder + Send>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Ready = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
 /// A bound listener that becomes a registered gRPC server.
 ///
@@ -40,12 +45,19 @@ type Change = Box<dyn FnOnce(InstanceBuilder) -> InstanceBuilder + Send>;
 ///
 /// It stops in steps, each with a deadline: mark the record as draining and serve on during the grace, deregister (within 5 s), stop
 /// accepting and let open calls finish up to the deadline, close what is left.
+///
+/// Beside what it is given it serves gRPC's standard health service, which says NOT_SERVING until the server is
+/// [ready](Self::with_readiness), and again from the moment it drains.
 #[must_use = "a server does nothing until it is started"]
 pub struct ServiceServer {
     listener: TcpListener,
     bound: SocketAddr,
     advertised: Option<String>,
     change: Option<Change>,
+    scheme: &'static str,
+    ready: Option<Ready>,
+    /// Services that the health service knows by name; `None` for no health service.
+    healthy: Option<Vec<String>>,
     transport: Server,
     grace: Duration,
     deadline: Duration,
@@ -68,6 +80,9 @@ impl ServiceServer {
             bound,
             advertised: None,
             change: None,
+            scheme: "grpc",
+            ready: None,
+            healthy: Some(Vec::new()),
             transport: Server::builder(),
             grace: DEFAULT_GRACE,
             deadline: DEFAULT_DEADLINE,
@@ -88,6 +103,34 @@ impl ServiceServer {
     /// Changes the instance before it is registered: weight, zone, version, metadata, id.
     pub fn instance(mut self, change: impl FnOnce(InstanceBuilder) -> InstanceBuilder + Send + 'static) -> Self {
         self.change = Some(Box::new(change));
+        self
+    }
+
+    /// Registers only once this is done, such as the warming of a cache; meanwhile it serves, and its health service says NOT_SERVING. If it
+    /// fails, the server does not start.
+    pub fn with_readiness<E: Into<BoxError>>(
+        mut self,
+        ready: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) -> Self {
+        self.ready = Some(Box::pin(async { ready.await.map_err(Into::into) }));
+        self
+    }
+
+    /// Names services, such as `greeter.Greeter`, that the health service answers for besides the server as a whole, whose name is empty.
+    pub fn with_health_of(mut self, services: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.healthy = Some(services.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Serves no health service, for routes that have one of their own: two would collide.
+    pub fn without_health(mut self) -> Self {
+        self.healthy = None;
+        self
+    }
+
+    /// Registers `grpcs` endpoints, for a [transport](Self::with_transport) with TLS.
+    pub fn with_secure_scheme(mut self) -> Self {
+        self.scheme = "grpcs";
         self
     }
 
@@ -112,8 +155,8 @@ impl ServiceServer {
     /// Serves and registers, and returns once both hold.
     ///
     /// # Errors
-    /// `InvalidInput` if no address can be advertised or the instance is invalid, or why it could not be registered. Nothing is served
-    /// after an error.
+    /// `InvalidInput` if no address can be advertised or the instance is invalid, `Unavailable` if it did not get ready, or why it could not be
+    /// registered. Nothing is served after an error.
     ///
     /// # Cancel safety
     /// Dropping the future closes the listener and withdraws the registration.
@@ -122,16 +165,30 @@ impl ServiceServer {
         let advertised = self.advertised.as_deref();
         // Only a wildcard needs to know from where the registry is reached.
         let source = if self.bound.ip().is_unspecified() { backend.source_address().await } else { None };
-        let endpoint = advertise::endpoint("grpc", self.bound, advertised, environment.as_deref(), source)?;
+        let endpoint = advertise::endpoint(self.scheme, self.bound, advertised, environment.as_deref(), source)?;
         let builder = Instance::builder(service).endpoints([endpoint]);
         let instance = match self.change {
             Some(change) => change(builder),
             None => builder,
         }
         .build()?;
-        let serving = running::serve(self.transport, routes, self.listener, self.bound);
+        let (health, routes) = Health::beside(routes, self.healthy).await;
+        let mut serving = running::serve(self.transport, routes, self.listener, self.bound);
+        if let Some(ready) = self.ready {
+            let ready = tokio::select! {
+                ready = ready => ready,
+                ended = serving.ended() => {
+                    ended?;
+                    Err("serving ended".into())
+                }
+            };
+            ready.map_err(|error: BoxError| {
+                Error::new(ErrorKind::Unavailable, "start", service, format!("it did not get ready: {error}"))
+            })?;
+        }
+        health.set(true).await;
         let registration = backend.register(instance, RegisterOptions::default()).await?;
-        Ok(RunningServer::new(self.bound, registration, serving, self.grace, self.deadline))
+        Ok(RunningServer::new(self.bound, registration, serving, health, self.grace, self.deadline))
     }
 
     /// Serves and registers until SIGTERM, SIGINT, SIGHUP or SIGQUIT (elsewhere than on Unix: ctrl-c), then drains and stops.

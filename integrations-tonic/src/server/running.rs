@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
+use super::health::Health;
 use super::listener;
 
 /// How long a stop without a drain may take to deregister, and connections to notice that they were cut.
@@ -23,6 +24,7 @@ pub struct RunningServer {
     bound: SocketAddr,
     registration: Registration,
     serving: Serving,
+    health: Health,
     grace: Duration,
     deadline: Duration,
 }
@@ -55,7 +57,7 @@ pub(super) fn serve(mut transport: Server, routes: Routes, listener: TcpListener
 
 impl Serving {
     /// Waits for the end of the task. Safe to drop at any time.
-    async fn ended(&mut self) -> Result<()> {
+    pub(super) async fn ended(&mut self) -> Result<()> {
         let Some(task) = &mut self.task else {
             return Ok(());
         };
@@ -95,10 +97,11 @@ impl RunningServer {
         bound: SocketAddr,
         registration: Registration,
         serving: Serving,
+        health: Health,
         grace: Duration,
         deadline: Duration,
     ) -> Self {
-        Self { bound, registration, serving, grace, deadline }
+        Self { bound, registration, serving, health, grace, deadline }
     }
 
     /// The address that was bound, with its real port.
@@ -111,7 +114,7 @@ impl RunningServer {
         &self.registration
     }
 
-    /// Drains and stops: marks the record as draining and serves on during the grace, deregisters, stops accepting, lets open calls
+    /// Drains and stops: says NOT_SERVING, marks the record as draining and serves on during the grace, deregisters, stops accepting, lets open calls
     /// finish up to the deadline, and closes what is left.
     ///
     /// # Errors
@@ -130,6 +133,7 @@ impl RunningServer {
     }
 
     pub(super) async fn drain(&mut self) -> Result<()> {
+        self.health.set(false).await;
         let drained = tokio::select! {
             drained = self.registration.drain(self.grace) => drained,
             ended = self.serving.ended() => return self.registration.deregister().await.and(ended),
@@ -140,6 +144,7 @@ impl RunningServer {
 
     /// Stops without a drain: deregisters within a second and cuts all connections.
     pub(super) async fn stop_now(mut self) -> Result<()> {
+        self.health.set(false).await;
         let deregistered = self.registration.deregister_within(AT_ONCE).await;
         let finished = self.serving.finish(Duration::ZERO).await;
         deregistered.and(finished)
