@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use discovery_kit::Watch;
+use discovery_kit::{Instance, Watch};
 use pingora_error::{Error, ErrorType, Result};
 use pingora_load_balancing::discovery::ServiceDiscovery;
 use pingora_load_balancing::selection::{BackendIter, BackendSelection};
@@ -41,9 +41,13 @@ impl ServiceDiscovery for Discovered {
         // An error leaves pingora's backends as they are, where an empty set would remove them all.
         let set = self.0.ready(FIRST_SET).await;
         let set = set.map_err(|error| Error::because(ErrorType::InternalError, "no set to balance over", error))?;
+        let callees = set.callees(&["http", "tcp"]);
+        // Pingora gives an instance as many turns in a row as it weighs, so weights are made as small as their ratios allow.
+        let weigh = |instance: &Instance| instance.weight().min(MOST_WEIGHT);
+        let unit = callees.iter().map(|(instance, _)| weigh(instance)).fold(0, gcd).max(1);
         let mut backends = BTreeSet::new();
-        for (instance, endpoint) in set.callees(&["http", "tcp"]) {
-            let weight = instance.weight().min(MOST_WEIGHT) as usize;
+        for (instance, endpoint) in callees {
+            let weight = (weigh(instance) / unit) as usize;
             match tokio::net::lookup_host((endpoint.host(), endpoint.port())).await {
                 Ok(addresses) => {
                     for address in addresses {
@@ -58,6 +62,11 @@ impl ServiceDiscovery for Discovered {
         // Nobody is held back by name, so no backend has to be enabled.
         Ok((backends.into_iter().take(MOST_BACKENDS).collect(), HashMap::new()))
     }
+}
+
+/// The greatest common divisor, where 0 counts as nothing.
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Updates a load balancer whenever its set changes, where pingora itself would ask every `update_frequency`. It ends with the registry.
