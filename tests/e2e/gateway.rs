@@ -111,9 +111,9 @@ async fn the_gateway_says_hello_through_whoever_is_there() {
     // All are stopped: a request waits, and is answered when one is back in time; otherwise it fails with the reason.
     assert!(one.terminate().await.success() && three.terminate().await.success());
     let back = async { server("one").await };
-    let ((status, answer), _one) = tokio::join!(gateway.hello(), back);
+    let ((status, answer), one) = tokio::join!(gateway.hello(), back);
     assert_eq!((status, &answer["server"]), (200, &json!("one")), "{answer}");
-    _one.kill().await;
+    one.kill().await;
     let (status, answer) = gateway.hello().await;
     assert_eq!(status, 503, "{answer}");
     assert!(answer["error"].as_str().unwrap().contains("\"greeter\""), "{answer}");
