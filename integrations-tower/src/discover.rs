@@ -47,7 +47,7 @@ pub struct Discovered<F> {
 
 impl<F> Discovered<F> {
     /// Follows a watch and makes a service for each instance and the endpoint that it is called at: its first with one of these schemes, in
-    /// their order. The in-memory and file-like registries that know no scheme say `tcp`.
+    /// their order. What a `static:` list names without a scheme has `tcp`.
     pub fn new<S>(watch: Watch, schemes: &'static [&'static str], make: F) -> Self
     where
         F: FnMut(&Arc<Instance>, &Endpoint) -> S,
