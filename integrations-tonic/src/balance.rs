@@ -16,10 +16,10 @@ const SCHEMES: &[&str] = &["grpc", "http", "tcp", "grpcs", "https"];
 /// has the weight 0, is not there; see [`Roster`]. An outage of the registry removes nobody. `configure` gets each instance with its plain
 /// endpoint and may add to it: timeouts, keepalive, TLS (needed for `grpcs` and `https`). Whoever it fails for is left out, with a warning.
 ///
-/// **Limits**, which are tonic's and the reason for [`Channel`](crate::Channel): it picks at random and cannot be given a picker; a call to a dead instance
-/// fails until the registry has removed it; with an empty set calls wait for ever, whatever their `grpc-timeout`; and it takes changes only
-/// while calls flow, so the first call after a pause may go to an instance that has left. While nobody calls, at most `capacity` changes
-/// wait in the channel, and what comes later is told from the newest set alone.
+/// **Limits**, which are tonic's and the reason for [`Channel`](crate::Channel): it picks at random and cannot be given a picker; a call
+/// to a dead instance fails until the registry has removed it; with an empty set calls wait for ever, whatever their `grpc-timeout`; and it
+/// takes changes only while calls flow, so the first call after a pause may go to an instance that has left. While nobody calls, at most
+/// the channel's capacity of changes waits in it, and what comes later is told from the newest set alone.
 ///
 /// ```
 /// use discovery_core::{Discovery, memory::MemoryStore};
