@@ -50,3 +50,7 @@ pub use discovery_health as health;
 /// Channels and servers for tonic.
 #[cfg(feature = "tonic")]
 pub use discovery_tonic as tonic;
+
+/// Adapters for tower and hyper stacks of one's own.
+#[cfg(feature = "tower")]
+pub use discovery_tower as tower;

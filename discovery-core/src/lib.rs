@@ -39,6 +39,7 @@ pub mod memory;
 mod model;
 pub mod picker;
 mod registry;
+mod roster;
 mod set;
 mod snapshot;
 pub mod store;
@@ -59,6 +60,7 @@ pub use model::{
 };
 pub use picker::{Context, Headers, Member, Picker, PickerFactory};
 pub use registry::{Backend, Discovery, RegisterOptions, Registration, RegistrationState, Registry, Watch};
+pub use roster::{Roster, Step};
 pub use set::{Change, InstanceSet};
 pub use snapshot::{Freshness, ServiceNames, Since, Snapshot};
 pub use url::{RegistryUrl, TlsFiles, TlsMaterial, UrlOptions};

@@ -2,7 +2,8 @@
 //!
 //! **Handles**: one supervised HTTP/2 connection per instance, driven by the watch whether or not requests flow; the choice of a
 //! connected instance for every call; waiting for one within the caller's deadline; the outcome of each call at the end of its
-//! response; binding, registering, draining and stopping a server.
+//! response; binding, registering, draining and stopping a server. With the feature `balance-channel`, `feed` keeps tonic's own channel in
+//! step with a watch instead.
 //! **Does not contain**: anything about a particular registry; a buffer of any request, unless [retries](Retries) are asked for.
 //!
 //! ```
@@ -25,8 +26,12 @@
 //! # }
 //! ```
 
+#[cfg(feature = "balance-channel")]
+mod balance;
 mod channel;
 mod server;
 
+#[cfg(feature = "balance-channel")]
+pub use balance::feed;
 pub use channel::{Channel, ChannelBuilder, HashKey, ResponseFuture, Retries, WhenEmpty};
 pub use server::{RunningServer, ServiceServer};

@@ -6,6 +6,8 @@ mod stage;
 
 mod cases {
     mod balance;
+    #[cfg(feature = "balance-channel")]
+    mod change;
     mod empty;
     mod health;
     mod hedges;

@@ -9,6 +9,8 @@ mod calls;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod examples;
+#[cfg(feature = "etcd")]
+mod gateway;
 mod node;
 #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod registry;

@@ -1,0 +1,102 @@
+//! hyper-util's legacy client by service name.
+
+use std::time::Duration;
+
+use discovery_core::conformance::eventually;
+use discovery_tower::Connector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tower::util::BoxService;
+use tower::{BoxError, service_fn};
+
+use crate::stage::{Http, SOON, Stage, Web, ask, known, outcomes, settle, spread};
+
+/// A client that knows the service `web`, and keeps that many connections.
+fn client(connector: Connector<HttpConnector>, kept: usize) -> Http<Connector<HttpConnector>> {
+    Client::builder(TokioExecutor::new()).pool_max_idle_per_host(kept).build(connector)
+}
+
+fn calls(client: &Http<Connector<HttpConnector>>, url: &str) -> BoxService<(), String, BoxError> {
+    let (client, url) = (client.clone(), url.to_owned());
+    BoxService::new(service_fn(move |()| {
+        let (client, url) = (client.clone(), url.clone());
+        async move { ask(&client, &url).await }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_is_called_by_its_name_and_everybody_else_as_before() {
+    let stage = Stage::set();
+    let (a, mut b, other) = (Web::start("a").await, Web::start("b").await, Web::start("other").await);
+    let (_a, b_registered) = (stage.join(&a).await, stage.join(&b).await);
+    let balancer = stage.balancer();
+    known(&balancer, 2).await;
+    let client = client(Connector::new(HttpConnector::new()).with_service("web", balancer.clone()), 0);
+    let mut web = calls(&client, "http://web/");
+    let counts = spread(&mut web, 100).await;
+    assert_eq!((counts["a"], counts["b"]), (50, 50));
+    assert_eq!(outcomes(&balancer, "a"), [50, 0, 0, 0]);
+
+    // The request is as it was, and a port in it is not the instance's.
+    assert_eq!(ask(&client, "http://web/host").await.unwrap(), "web");
+    assert_eq!(ask(&client, "http://web:1/host").await.unwrap(), "web:1");
+    assert_eq!(ask(&client, &other.url()).await.unwrap(), "other");
+
+    // Killed and still registered: dialled once, in vain, and no call fails.
+    b.kill().await;
+    assert_eq!(spread(&mut web, 100).await.into_iter().collect::<Vec<_>>(), [("a".to_owned(), 100)]);
+    assert_eq!(outcomes(&balancer, "b")[2], 1);
+    b_registered.deregister().await.unwrap();
+    let c = Web::start("c").await;
+    let _c = stage.join(&c).await;
+    settle(&mut web, &["a", "c"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kept_connections_end_with_their_instance_and_the_next_lead_elsewhere() {
+    let stage = Stage::set();
+    let mut a = Web::start("a").await;
+    let _a = stage.join(&a).await;
+    let balancer = stage.balancer();
+    known(&balancer, 1).await;
+    let client = client(Connector::new(HttpConnector::new()).with_service("web", balancer.clone()), usize::MAX);
+    let mut web = calls(&client, "http://web/");
+    assert_eq!(spread(&mut web, 10).await["a"], 10);
+    let b = Web::start("b").await;
+    let _b = stage.join(&b).await;
+    known(&balancer, 2).await;
+    a.kill().await;
+    // The client hears of the end of its connections a moment later than the server's task is gone.
+    eventually(SOON, "an answer of b", async || match ask(&client, "http://web/").await {
+        Ok(name) if name == "b" => Ok(()),
+        other => Err(other.map_err(|error| error.to_string())),
+    })
+    .await;
+    assert_eq!(spread(&mut web, 100).await["b"], 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_cannot_be_made_says_what_was_tried() {
+    let stage = Stage::set();
+    let balancer = stage.balancer();
+    let connector = Connector::new(HttpConnector::new()).with_service("web", balancer.clone());
+    let connector = connector.with_wait(Duration::ZERO);
+    let client = client(connector, 0);
+    let why = async || {
+        let error = client.get("http://web/".parse().unwrap()).await.unwrap_err();
+        std::error::Error::source(&error).unwrap().to_string()
+    };
+    eventually(SOON, "a first set", async || balancer.freshness().is_live().then_some(()).ok_or("none")).await;
+    let text = why().await;
+    assert!(text.contains("no instance is registered") && text.contains("\"web\""), "{text}");
+
+    let mut gone = Web::start("gone").await;
+    gone.kill().await;
+    let _gone = stage.join(&gone).await;
+    let _secure = stage.register("secure", "grpcs://127.0.0.1:1").await;
+    known(&balancer, 2).await;
+    let text = why().await;
+    assert!(text.contains("gone: ") && text.contains("http://web/"), "{text}");
+    assert!(text.contains("secure: ") && text.contains("no endpoint with the scheme http or tcp"), "{text}");
+}
