@@ -8,6 +8,7 @@ mod cases {
     mod balance;
     #[cfg(feature = "balance-channel")]
     mod change;
+    mod crowd;
     mod empty;
     mod health;
     mod hedges;

@@ -84,6 +84,7 @@ pub mod greeter_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
+        /// Answers with the name of the server.
         pub async fn say_hello(
             &mut self,
             request: impl tonic::IntoRequest<super::HelloRequest>,
@@ -98,6 +99,7 @@ pub mod greeter_client {
             req.extensions_mut().insert(GrpcMethod::new("greeter.Greeter", "SayHello"));
             self.inner.unary(req, path, codec).await
         }
+        /// Answers `count` times.
         pub async fn count_hellos(
             &mut self,
             request: impl tonic::IntoRequest<super::HelloRequest>,
@@ -112,6 +114,7 @@ pub mod greeter_client {
             req.extensions_mut().insert(GrpcMethod::new("greeter.Greeter", "CountHellos"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Answers once to many requests.
         pub async fn greet_all(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::HelloRequest>,
@@ -126,6 +129,21 @@ pub mod greeter_client {
             req.extensions_mut().insert(GrpcMethod::new("greeter.Greeter", "GreetAll"));
             self.inner.client_streaming(req, path, codec).await
         }
+        /// Answers each request as it comes.
+        pub async fn greet_each(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::HelloRequest>,
+        ) -> std::result::Result<tonic::Response<tonic::codec::Streaming<super::HelloReply>>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/greeter.Greeter/GreetEach");
+            let mut req = request.into_streaming_request();
+            req.extensions_mut().insert(GrpcMethod::new("greeter.Greeter", "GreetEach"));
+            self.inner.streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -135,6 +153,7 @@ pub mod greeter_server {
     /// Generated trait containing gRPC methods that should be implemented for use with GreeterServer.
     #[async_trait]
     pub trait Greeter: std::marker::Send + std::marker::Sync + 'static {
+        /// Answers with the name of the server.
         async fn say_hello(
             &self,
             request: tonic::Request<super::HelloRequest>,
@@ -143,14 +162,25 @@ pub mod greeter_server {
         type CountHellosStream: tonic::codegen::tokio_stream::Stream<Item = std::result::Result<super::HelloReply, tonic::Status>>
             + std::marker::Send
             + 'static;
+        /// Answers `count` times.
         async fn count_hellos(
             &self,
             request: tonic::Request<super::HelloRequest>,
         ) -> std::result::Result<tonic::Response<Self::CountHellosStream>, tonic::Status>;
+        /// Answers once to many requests.
         async fn greet_all(
             &self,
             request: tonic::Request<tonic::Streaming<super::HelloRequest>>,
         ) -> std::result::Result<tonic::Response<super::HelloReply>, tonic::Status>;
+        /// Server streaming response type for the GreetEach method.
+        type GreetEachStream: tonic::codegen::tokio_stream::Stream<Item = std::result::Result<super::HelloReply, tonic::Status>>
+            + std::marker::Send
+            + 'static;
+        /// Answers each request as it comes.
+        async fn greet_each(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::HelloRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::GreetEachStream>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct GreeterServer<T> {
@@ -306,6 +336,38 @@ pub mod greeter_server {
                             .apply_compression_config(accept_compression_encodings, send_compression_encodings)
                             .apply_max_message_size_config(max_decoding_message_size, max_encoding_message_size);
                         let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/greeter.Greeter/GreetEach" => {
+                    #[allow(non_camel_case_types)]
+                    struct GreetEachSvc<T: Greeter>(pub Arc<T>);
+                    impl<T: Greeter> tonic::server::StreamingService<super::HelloRequest> for GreetEachSvc<T> {
+                        type Response = super::HelloReply;
+                        type ResponseStream = T::GreetEachStream;
+                        type Future = BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::HelloRequest>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move { <T as Greeter>::greet_each(&inner, request).await };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GreetEachSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(accept_compression_encodings, send_compression_encodings)
+                            .apply_max_message_size_config(max_decoding_message_size, max_encoding_message_size);
+                        let res = grpc.streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -27,9 +27,12 @@ impl Named {
     }
 }
 
+type Replies = Pin<Box<dyn Stream<Item = Result<HelloReply, Status>> + Send>>;
+
 #[tonic::async_trait]
 impl Greeter for Named {
-    type CountHellosStream = Pin<Box<dyn Stream<Item = Result<HelloReply, Status>> + Send>>;
+    type CountHellosStream = Replies;
+    type GreetEachStream = Replies;
 
     async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
         Ok(Response::new(self.reply(&request.into_inner().name)))
@@ -48,5 +51,10 @@ impl Greeter for Named {
             names.push(request.name);
         }
         Ok(Response::new(self.reply(&names.join(", "))))
+    }
+
+    async fn greet_each(&self, requests: Request<Streaming<HelloRequest>>) -> Result<Response<Replies>, Status> {
+        let this = self.clone();
+        Ok(Response::new(requests.into_inner().map(move |request| Ok(this.reply(&request?.name))).boxed()))
     }
 }

@@ -64,12 +64,10 @@ async fn beside(
                 hedge.record(begun.elapsed());
                 return attempted;
             }
-            () = sleep(delay) => {}
+            // Only what has been read to its end can be sent by two at once.
+            () = async { sleep(delay).await; replay.completed().await } => {}
         }
-        // Only what has been read to its end can be sent by two at once.
-        if trace.to().is_some()
-            && replay.is_complete()
-            && hedge.permits()
+        if hedge.permits()
             && let Some(body) = replay.attempt()
         {
             let second = Trace::avoiding(trace.to());

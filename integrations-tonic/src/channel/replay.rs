@@ -7,11 +7,16 @@ use std::task::{Context, Poll, ready};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use hyper::body::Bytes;
+use tokio::sync::Notify;
 use tonic::Status;
 use tonic::body::Body;
 
 /// One body for several attempts. What an attempt reads first is kept for the next, up to the limit; beyond it there is no next.
-pub(super) struct Replay(Arc<Mutex<Shared>>);
+pub(super) struct Replay {
+    shared: Arc<Mutex<Shared>>,
+    /// Told once all of it was read.
+    completion: Arc<Notify>,
+}
 
 struct Shared {
     source: Body,
@@ -21,6 +26,7 @@ struct Shared {
     state: State,
     /// Which attempt reads on; those before it have ended.
     reader: usize,
+    completion: Arc<Notify>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,15 +55,18 @@ impl Kept {
 
 impl Replay {
     pub(super) fn new(source: Body, limit: usize) -> Self {
-        let shared = Shared { source, kept: Vec::new(), size: 0, limit, state: State::Open, reader: 0 };
-        Self(Arc::new(Mutex::new(shared)))
+        let completion = Arc::<Notify>::default();
+        let kept = Vec::new();
+        let shared =
+            Shared { source, kept, size: 0, limit, state: State::Open, reader: 0, completion: completion.clone() };
+        Self { shared: Arc::new(Mutex::new(shared)), completion }
     }
 
     /// The body of the next attempt, from its beginning; `None` once it cannot be sent again. Unless the body is complete, attempts before
     /// this one end.
     pub(super) fn attempt(&self) -> Option<Body> {
         let number = {
-            let mut shared = lock(&self.0);
+            let mut shared = lock(&self.shared);
             if shared.state == State::Lost {
                 return None;
             }
@@ -65,12 +74,18 @@ impl Replay {
             shared.reader
         };
         // It is asked for its end at once, so the lock is given back before.
-        Some(Body::new(Attempt { shared: self.0.clone(), number, at: 0 }))
+        Some(Body::new(Attempt { shared: self.shared.clone(), number, at: 0 }))
     }
 
-    /// Whether all of it was read, so that several attempts can be made at once.
-    pub(super) fn is_complete(&self) -> bool {
-        lock(&self.0).state == State::Complete
+    /// Waits until all of it was read and kept, so that several attempts can be made at once. For ever, if that never happens.
+    pub(super) async fn completed(&self) {
+        loop {
+            let told = self.completion.notified();
+            if lock(&self.shared).state == State::Complete {
+                return;
+            }
+            told.await;
+        }
     }
 }
 
@@ -101,14 +116,19 @@ impl Shared {
                     _ => self.lose(),
                 }
                 if self.state == State::Open && http_body::Body::is_end_stream(&self.source) {
-                    self.state = State::Complete;
+                    self.complete();
                 }
             }
             Some(Err(_)) => self.lose(),
-            None if self.state == State::Open => self.state = State::Complete,
+            None if self.state == State::Open => self.complete(),
             None => {}
         }
         Poll::Ready(frame)
+    }
+
+    fn complete(&mut self) {
+        self.state = State::Complete;
+        self.completion.notify_waiters();
     }
 
     fn lose(&mut self) {
@@ -169,7 +189,7 @@ impl http_body::Body for Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::StreamExt;
+    use futures_util::{FutureExt, StreamExt};
     use std::future::poll_fn;
 
     /// A body of these frames.
@@ -203,12 +223,12 @@ mod tests {
         let replay = Replay::new(body(&["a", "b", "c"]), 10);
         let mut first = replay.attempt().unwrap();
         assert_eq!(next(&mut first).await.unwrap().unwrap(), "a");
-        assert!(!replay.is_complete());
+        assert!(replay.completed().now_or_never().is_none());
         let second = replay.attempt().unwrap();
         // Only the newest reads on.
         assert!(next(&mut first).await.unwrap().is_err());
         assert_eq!(all(second).await, ["a", "b", "c"]);
-        assert!(replay.is_complete());
+        replay.completed().await;
         let (third, fourth) = (replay.attempt().unwrap(), replay.attempt().unwrap());
         assert_eq!(all(third).await, ["a", "b", "c"]);
         assert_eq!(all(fourth).await, ["a", "b", "c"]);
@@ -229,6 +249,6 @@ mod tests {
     async fn an_empty_body_is_complete_once_it_was_read() {
         let replay = Replay::new(body(&[]), 0);
         assert!(all(replay.attempt().unwrap()).await.is_empty());
-        assert!(replay.is_complete());
+        replay.completed().await;
     }
 }

@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::watch;
+use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use discovery_greeter::{Greeter, GreeterServer};
@@ -21,7 +22,13 @@ pub(crate) struct Hello {
 impl Hello {
     /// A service whose gate stands open.
     pub(crate) fn named(name: &str) -> GreeterServer<Self> {
-        GreeterServer::new(Self { name: name.to_owned(), gate: watch::channel(true).1 })
+        Self { name: name.to_owned(), gate: watch::channel(true).1 }.server()
+    }
+
+    /// It compresses for those who ask for it.
+    pub(crate) fn server(self) -> GreeterServer<Self> {
+        let gzip = CompressionEncoding::Gzip;
+        GreeterServer::new(self).accept_compressed(gzip).send_compressed(gzip)
     }
 
     fn reply(&self, message: String) -> HelloReply {
@@ -48,12 +55,18 @@ impl Hello {
 #[tonic::async_trait]
 impl Greeter for Hello {
     type CountHellosStream = Pin<Box<dyn Stream<Item = Result<HelloReply, Status>> + Send>>;
+    type GreetEachStream = Pin<Box<dyn Stream<Item = Result<HelloReply, Status>> + Send>>;
 
     async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        let header = |name: &str| request.metadata().get(name).map(|value| value.to_str().unwrap().to_owned());
+        let metadata = request.metadata().clone();
+        let header = |name: &str| metadata.get(name).map(|value| value.to_str().unwrap().to_owned());
         let (agent, attempts) = (header("user-agent"), header("grpc-previous-rpc-attempts"));
         let name = request.into_inner().name;
         self.clone().obey(&name).await?;
+        if name.starts_with("echo:") {
+            let [through, number] = ["x-through", "x-number"].map(|name| header(name).unwrap_or_default());
+            return Ok(Response::new(self.reply(format!("{name} {through} {number}"))));
+        }
         let message = if name.starts_with("at:") { attempts } else { agent };
         Ok(Response::new(self.reply(message.unwrap_or_default())))
     }
@@ -78,5 +91,13 @@ impl Greeter for Hello {
             names.push(request.name);
         }
         Ok(Response::new(self.reply(names.join(","))))
+    }
+
+    async fn greet_each(
+        &self,
+        request: Request<Streaming<HelloRequest>>,
+    ) -> Result<Response<Self::GreetEachStream>, Status> {
+        let this = self.clone();
+        Ok(Response::new(request.into_inner().map(move |request| Ok(this.reply(request?.name))).boxed()))
     }
 }

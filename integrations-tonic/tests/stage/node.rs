@@ -16,7 +16,6 @@ use tonic::transport::Server;
 use tonic::transport::server::Connected;
 
 use super::{Hello, SOON};
-use discovery_greeter::GreeterServer;
 
 pub(crate) struct Node {
     name: String,
@@ -43,7 +42,7 @@ impl Node {
         let (gate, gated) = watch::channel(false);
         let counts = Arc::new(Counts::default());
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let routes = server.add_service(GreeterServer::new(Hello { name: name.to_owned(), gate: gated }));
+        let routes = server.add_service(Hello { name: name.to_owned(), gate: gated }.server());
         runtime.spawn({
             let counts = counts.clone();
             async move {
