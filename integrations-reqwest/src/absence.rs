@@ -31,6 +31,8 @@ struct Absence {
     until: Instant,
     /// Whether somebody was told that the time is over.
     told: bool,
+    /// Whether a request was let through after that.
+    tried: bool,
     backoff: Backoff,
     last: FailedAttempt,
     since: Instant,
@@ -55,7 +57,7 @@ impl Absences {
                 false
             }
             Some(absence) => {
-                (absence.until, absence.told) = (now + PROBE, false);
+                (absence.until, absence.told, absence.tried) = (now + PROBE, false, true);
                 true
             }
             None => true,
@@ -69,11 +71,15 @@ impl Absences {
         let absence = absent.entry(attempt.id.clone()).or_insert_with(|| Absence {
             until: now,
             told: false,
+            tried: true,
             backoff: Backoff::new(LONGEST),
             last: attempt.clone(),
             since: now,
         });
-        (absence.until, absence.told) = (now + absence.backoff.next(true), false);
+        // Of several that were refused at once, the first one decides on the wait.
+        if absence.tried {
+            (absence.until, absence.told, absence.tried) = (now + absence.backoff.next(true), false, false);
+        }
         (absence.last, absence.since) = (attempt, now);
         self.count.store(absent.len(), Ordering::Relaxed);
         (self.tell)(&id, false);
@@ -175,9 +181,14 @@ mod tests {
         let mut longest = Duration::ZERO;
         for _ in 0..20 {
             absences.refused(attempt("a"));
-            let wait = absences.offer(|_| true).unwrap() - Instant::now();
-            assert!(wait <= LONGEST);
-            longest = longest.max(wait);
+            let next = absences.offer(|_| true).unwrap();
+            absences.refused(attempt("a"));
+            assert_eq!(absences.offer(|_| true), Some(next), "refused at the same time");
+            assert!(next <= Instant::now() + LONGEST);
+            longest = longest.max(next - Instant::now());
+            tokio::time::sleep_until(next).await;
+            absences.offer(|_| true);
+            assert!(absences.admits("a"));
         }
         assert!(longest >= LONGEST / 4, "{longest:?}");
         tokio::time::advance(Duration::from_millis(1)).await;
@@ -185,7 +196,7 @@ mod tests {
         assert_eq!(&*absences.last().unwrap().id, "b");
         // Whoever is gone for good is not kept.
         tokio::time::advance(LONGEST).await;
-        assert_eq!(absences.offer(|id| id == "a"), None);
+        absences.offer(|id| id == "a");
         assert_eq!(&*absences.last().unwrap().id, "a");
     }
 }

@@ -61,7 +61,8 @@ impl CallError {
         self
     }
 
-    /// Finds it in what a client with middlewares answers, also below a retry middleware.
+    /// Finds it in what a client with middlewares answers, also below another middleware's error that names it as its source. The
+    /// `RetryError::Error` of reqwest-retry does not; look into the error that it holds.
     pub fn of(error: &reqwest_middleware::Error) -> Option<&Self> {
         let reqwest_middleware::Error::Middleware(error) = error else {
             return None;
@@ -166,7 +167,8 @@ mod tests {
     fn it_is_found_below_other_middlewares() {
         let error = || reqwest_middleware::Error::middleware(CallError::new(ErrorKind::Closed, &"orders".into(), "x"));
         assert_eq!(CallError::of(&error()).unwrap().service(), "orders");
-        let nested = reqwest_middleware::Error::middleware(reqwest_retry::RetryError::Error(error()));
+        let retried = reqwest_retry::RetryError::WithRetries { retries: 1, err: error() };
+        let nested = reqwest_middleware::Error::middleware(retried);
         assert_eq!(CallError::of(&nested).unwrap().kind(), ErrorKind::Closed);
     }
 }

@@ -12,7 +12,10 @@ use reqwest_middleware::RequestBuilder;
 use crate::stage::{Node, Stage};
 
 /// Every session stays with one server, and together they go to all.
-async fn keeps_sessions(builder: impl Fn(&Stage) -> ClientBuilder, mark: impl Fn(RequestBuilder, &str) -> RequestBuilder) {
+async fn keeps_sessions(
+    builder: impl Fn(&Stage) -> ClientBuilder,
+    mark: impl Fn(RequestBuilder, &str) -> RequestBuilder,
+) {
     let stage = Stage::set();
     let nodes = [Node::start("a").await, Node::start("b").await, Node::start("c").await];
     let mut registered = Vec::new();
@@ -48,9 +51,8 @@ async fn p06_a_session_is_kept_by_an_extension() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p06_a_session_is_kept_by_a_closure() {
-    let builder = |stage: &Stage| {
-        stage.builder().with_key(|request| request.url().query().map(|query| query.as_bytes().into()))
-    };
+    let builder =
+        |stage: &Stage| stage.builder().with_key(|request| request.url().query().map(|query| query.as_bytes().into()));
     keeps_sessions(builder, |request, session| {
         let (client, request) = request.build_split();
         let mut request = request.unwrap();

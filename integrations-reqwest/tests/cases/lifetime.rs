@@ -90,7 +90,8 @@ async fn a_service_is_opened_by_its_first_request_shared_and_closed_when_idle() 
     let idle = Duration::from_secs(60);
     let client = Client::builder(backend).with_idle_timeout(idle).build().unwrap();
     assert_eq!(client.middleware().held(), (0, 0));
-    let (one, same) = (client.middleware().balancer("http://orders"), client.clone().middleware().balancer("http://orders/x"));
+    let (one, same) =
+        (client.middleware().balancer("http://orders"), client.clone().middleware().balancer("http://orders/x"));
     assert!(one.is_ok() && same.is_ok());
     client.middleware().balancer("http://payments").unwrap();
     assert_eq!(client.middleware().held(), (2, 0));

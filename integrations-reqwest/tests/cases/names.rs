@@ -28,7 +28,8 @@ async fn everything_else_is_left_alone() {
     let stage = Stage::set();
     let a = Node::start("a").await;
     let client = stage.builder().with_hosts(ServiceHosts::named(["shop.internal"])).build().unwrap();
-    let (by_address, by_name) = (format!("http://{}/host", a.address()), format!("http://localhost:{}/host", a.address().port()));
+    let (by_address, by_name) =
+        (format!("http://{}/host", a.address()), format!("http://localhost:{}/host", a.address().port()));
     for url in [by_address, by_name] {
         let response = client.get(&url).send().await.unwrap();
         assert!(response.extensions().get::<Called>().is_none());

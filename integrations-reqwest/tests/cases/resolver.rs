@@ -32,7 +32,9 @@ async fn a_plain_client_finds_services_and_everything_else() {
 async fn the_drained_and_the_draining_come_only_if_there_are_no_others() {
     let stage = Stage::set();
     let (a, b) = (Node::start("a").await, Node::start("b").await);
-    let instance = |node: &Node| Instance::builder("orders").id(node.name().to_owned()).endpoint(&format!("http://{}", node.address()));
+    let instance = |node: &Node| {
+        Instance::builder("orders").id(node.name().to_owned()).endpoint(&format!("http://{}", node.address()))
+    };
     let draining = instance(&a).state(State::Draining).build().unwrap();
     let _a = stage.backend.register(draining, Default::default()).await.unwrap();
     let get = async || {
@@ -53,10 +55,14 @@ async fn a_name_without_instances_is_waited_for_and_then_refused_with_the_reason
     let resolver = ServiceResolver::new(stage.backend.clone()).with_hosts(ServiceHosts::named(["shop.internal"]));
     let client = settings().dns_resolver(resolver.clone().with_wait(Duration::from_millis(50))).build().unwrap();
     let error = client.get("http://shop.internal/").send().await.unwrap_err();
-    assert!(error.is_connect() && format!("{error:?}").contains("cannot resolve service \\\"shop.internal\\\""), "{error:?}");
+    assert!(
+        error.is_connect() && format!("{error:?}").contains("cannot resolve service \\\"shop.internal\\\""),
+        "{error:?}"
+    );
 
     let client = settings().dns_resolver(resolver).build().unwrap();
-    let waiting = tokio::spawn(async move { client.get("http://shop.internal/name").send().await.unwrap().text().await });
+    let waiting =
+        tokio::spawn(async move { client.get("http://shop.internal/name").send().await.unwrap().text().await });
     let a = Node::start("a").await;
     let instance = Instance::builder("shop.internal").endpoint(&format!("tcp://{}", a.address())).build().unwrap();
     let _a = stage.backend.register(instance, Default::default()).await.unwrap();

@@ -6,7 +6,7 @@ use discovery_core::attempts::RetryPolicy;
 use discovery_reqwest::{CallError, Client, Retries};
 use http::{Method, StatusCode};
 use reqwest_middleware::ClientWithMiddleware;
-use reqwest_retry::RetryTransientMiddleware;
+use reqwest_retry::{RetryError, RetryTransientMiddleware};
 use retry_policies::policies::ExponentialBackoff;
 
 use crate::stage::{Node, Stage, counts, dead, settings, until};
@@ -28,7 +28,7 @@ impl Two {
     async fn client(&self, retries: impl Into<Option<Retries>>) -> Client {
         let client = self.stage.builder().with_retries(retries).build().unwrap();
         let balancer = client.middleware().balancer("http://orders").unwrap().unwrap();
-        until("both are known", || balancer.candidates() == 2).await;
+        until("both are known", || balancer.candidates() >= 2).await;
         client
     }
 
@@ -78,7 +78,7 @@ async fn an_outage_is_retried_within_the_budget() {
     for _ in 0..50 {
         status(&client, Method::GET, 503).await;
     }
-    assert!((52..=54).contains(&two.requests().iter().sum()), "{:?}", two.requests());
+    assert_eq!(two.requests().iter().sum::<usize>(), 52, "ten tokens are two calls that fail twice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,9 +114,11 @@ async fn inside_a_retry_middleware_every_attempt_is_picked_for() {
     let response = client.get("http://orders/status/500").send().await.unwrap();
     assert_eq!(response.status(), 500);
     assert_eq!(two.requests(), [2, 2]);
-    // And the reason is found below what the middleware makes of it.
+    // And the reason is found in what the middleware makes of it.
     let nobody = client.get("http://nobody/").timeout(Duration::from_millis(50)).send().await.unwrap_err();
-    assert_eq!(CallError::of(&nobody).unwrap().service(), "nobody");
+    let reqwest_middleware::Error::Middleware(retried) = &nobody else { panic!("{nobody:?}") };
+    let Some(RetryError::Error(nobody)) = retried.downcast_ref() else { panic!("{retried:?}") };
+    assert_eq!(CallError::of(nobody).unwrap().service(), "nobody");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -34,7 +34,8 @@ impl Authority {
     /// What a server of this name needs; with `mutual`, it takes clients of this authority only.
     pub(crate) fn server(&self, name: &str, mutual: bool) -> ServerConfig {
         let provider = Arc::new(crypto::aws_lc_rs::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+        let builder =
+            ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
         let builder = if mutual {
             let mut roots = RootCertStore::empty();
             roots.add(self.issuer.der().clone()).unwrap();

@@ -44,26 +44,34 @@ impl Site {
             "host" => said(header(HOST)),
             "sni" => said(self.sni),
             "cookie" => said(header(COOKIE)),
-            "method" => said(Some(format!("{} {query} {}", request.method(), header(http::header::AUTHORIZATION).is_some()))),
+            "method" => {
+                said(Some(format!("{} {query} {}", request.method(), header(http::header::AUTHORIZATION).is_some())))
+            }
             "echo" => {
                 let whole = request.into_body().collect().await.map_err(io::Error::other)?;
                 Response::new(full(whole.to_bytes()))
             }
-            "status" => Response::builder().status(StatusCode::from_bytes(rest.as_bytes()).unwrap()).body(full(self.name)).unwrap(),
+            "status" => Response::builder()
+                .status(StatusCode::from_bytes(rest.as_bytes()).unwrap())
+                .body(full(self.name))
+                .unwrap(),
             "redirect" => Response::builder().status(rest).header(LOCATION, query).body(full("elsewhere")).unwrap(),
-            "sets" => Response::builder().header(SET_COOKIE, format!("{rest}={}; Path=/", self.name)).body(full("")).unwrap(),
+            "sets" => {
+                Response::builder().header(SET_COOKIE, format!("{rest}={}; Path=/", self.name)).body(full("")).unwrap()
+            }
             "wait" => {
                 self.open().await;
                 said(Some(self.name))
             }
             "stream" | "half" => {
-                let end = if first == "half" { Err(io::Error::other("half")) } else { Ok(Frame::data(Bytes::from("end"))) };
+                let end =
+                    if first == "half" { Err(io::Error::other("half")) } else { Ok(Frame::data(Bytes::from("end"))) };
                 let begin = stream::iter([Ok(Frame::data(Bytes::from("begin")))]);
                 let end = stream::once(async move {
                     self.open().await;
                     end
                 });
-                Response::new(StreamBody::new(begin.chain(end)).boxed())
+                Response::new(BodyExt::boxed(StreamBody::new(begin.chain(end))))
             }
             _ => Response::builder().status(404).body(full(self.name)).unwrap(),
         })
