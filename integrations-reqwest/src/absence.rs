@@ -16,6 +16,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How long one attempt keeps the others away from an instance. An attempt that is given up without an answer says nothing, so it must end.
 const PROBE: Duration = Duration::from_secs(5);
 
+type Tell = dyn Fn(&str, bool) + Send + Sync;
+
 /// The instances that could not be reached. Each is left alone for a moment that grows, and then tried by one request at a time.
 pub(crate) struct Absences {
     absent: Mutex<HashMap<Arc<str>, Absence>>,
@@ -24,7 +26,7 @@ pub(crate) struct Absences {
     /// Counts what can change the mind of a request that waits, and wakes the service's task.
     news: watch::Sender<u64>,
     /// Tells the balancer whether an instance can be reached. It is called under the lock, so that the last word is always the latest.
-    tell: Box<dyn Fn(&str, bool) + Send + Sync>,
+    tell: Box<Tell>,
 }
 
 struct Absence {

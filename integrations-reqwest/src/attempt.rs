@@ -23,54 +23,71 @@ pub(crate) enum Attempt {
 
 /// Sends a request to an instance. Dropped, it counts as cancelled.
 pub(crate) async fn send(service: &Shared, chosen: Chosen, request: Request, deadline: Option<Instant>) -> Attempt {
-    let Chosen { pick, target, client, called } = chosen;
+    let Chosen { pick, way } = chosen;
     let asked = request.url().clone();
     let (mut request, loan) = Loan::of(request);
-    *request.url_mut() = target.url(&asked);
+    *request.url_mut() = way.target.url(&asked);
     if let Some(deadline) = deadline {
         *request.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
     }
-    let result = client.execute(request).await;
+    let result = way.client.execute(request).await;
+    let (called, address) = (way.called(), way.target.address(&asked));
     // Nobody but the service keeps the client of an instance, so that its connections end with that.
-    drop(client);
-    match result {
+    drop(way);
+    let id = called.instance().id();
+    let error = match result {
         Ok(response) => {
-            service.absences.forget(called.instance().id());
-            Attempt::Answered(observe(response, pick, called, asked), loan.back())
+            service.absences.forget(id);
+            return Attempt::Answered(observe(response, pick, called, asked), loan.back());
         }
-        Err(error) => {
-            let back = loan.back();
-            tracing::debug!(service = %service.name, endpoint = %called.endpoint(), %error, "an attempt failed");
-            match back {
-                Some(request) if is_unsent(&error) => {
-                    let id = called.instance().id().into();
-                    let endpoint = Some(called.endpoint().clone());
-                    service.unreachable(pick, FailedAttempt { id, endpoint, why: causes(error).into() });
-                    Attempt::NotSent(request)
-                }
-                back => {
-                    pick.finish(Outcome::Failure);
-                    service.absences.forget(called.instance().id());
-                    Attempt::Broken(named(error, target.address(&asked)), back)
-                }
-            }
+        Err(error) => error,
+    };
+    let blame = blame(&error);
+    tracing::debug!(service = %service.name, endpoint = %called.endpoint(), %error, "an attempt failed");
+    match (blame, loan.back()) {
+        (Blame::NotSent, Some(request)) => {
+            let endpoint = Some(called.endpoint().clone());
+            service.unreachable(pick, FailedAttempt { id: id.into(), endpoint, why: causes(error).into() });
+            Attempt::NotSent(request)
+        }
+        (Blame::Caller, back) => {
+            // What cannot be sent says nothing about the instance.
+            pick.discard();
+            Attempt::Broken(named(error, address), back)
+        }
+        (Blame::NotSent | Blame::Instance, back) => {
+            pick.finish(Outcome::Failure);
+            service.absences.forget(id);
+            Attempt::Broken(named(error, address), back)
         }
     }
 }
 
-/// Whether nothing was sent: there was no connection, or the one that was made ended before the request's turn.
-fn is_unsent(error: &reqwest::Error) -> bool {
+/// Whose fault it is that an attempt failed.
+enum Blame {
+    /// Nothing was sent: there was no connection, or the one that was made ended before the request's turn.
+    NotSent,
+    /// The request cannot be sent, or its body broke off.
+    Caller,
+    Instance,
+}
+
+fn blame(error: &reqwest::Error) -> Blame {
     if error.is_connect() {
-        return true;
+        return Blame::NotSent;
+    }
+    if error.is_builder() {
+        return Blame::Caller;
     }
     let mut source = error.source();
     while let Some(cause) = source {
-        if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled) {
-            return true;
+        match cause.downcast_ref::<hyper::Error>() {
+            Some(error) if error.is_canceled() => return Blame::NotSent,
+            Some(error) if error.is_user() => return Blame::Caller,
+            _ => source = cause.source(),
         }
-        source = cause.source();
     }
-    false
+    Blame::Instance
 }
 
 /// The error with the address that was called for its URL.

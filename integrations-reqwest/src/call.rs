@@ -41,8 +41,8 @@ pub(crate) async fn call(service: &Shared, mut request: Request, extensions: &mu
                 continue;
             }
         };
-        extensions.insert(chosen.called.clone());
-        request = match send(service, *chosen, request, deadline).await {
+        extensions.insert(chosen.way.called());
+        request = match send(service, chosen, request, deadline).await {
             // The next choice is another one, or waits.
             Attempt::NotSent(back) => back,
             Attempt::Answered(response, back) => match retrying.after_answer(&response, back) {

@@ -43,12 +43,14 @@ impl fmt::Debug for HashKey {
     }
 }
 
+type KeyOf = dyn Fn(&Request) -> Option<HashKey> + Send + Sync;
+
 /// Where the key of a request comes from.
 #[derive(Clone)]
 pub(crate) enum KeySource {
     Extension,
     Header(HeaderName),
-    Closure(Arc<dyn Fn(&Request) -> Option<HashKey> + Send + Sync>),
+    Closure(Arc<KeyOf>),
 }
 
 impl KeySource {

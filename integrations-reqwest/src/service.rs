@@ -38,20 +38,40 @@ pub(crate) struct Shared {
     watch: Watch,
     /// By instance id. A client is entered by the first request to its instance and only while the watch has that; the task removes it
     /// after the watch has lost it. So none stays behind, whoever comes first.
-    clients: Mutex<HashMap<Arc<str>, (Target, Client)>>,
+    clients: Mutex<HashMap<Arc<str>, Arc<Way>>>,
+}
+
+/// How an instance is called.
+pub(crate) struct Way {
+    /// The record that `target` was made of, to be recognised by its address.
+    instance: Arc<Instance>,
+    pub(crate) target: Target,
+    pub(crate) client: Client,
+}
+
+impl Way {
+    pub(crate) fn called(&self) -> Called {
+        Called::new(self.instance.clone(), self.target.endpoint.clone())
+    }
 }
 
 /// An instance that takes a request, and the way to it.
 pub(crate) struct Chosen {
     pub(crate) pick: Pick,
-    pub(crate) target: Target,
-    pub(crate) client: Client,
-    pub(crate) called: Called,
+    pub(crate) way: Arc<Way>,
+}
+
+/// Why there is no way to an instance.
+enum NoWay {
+    /// Its record has no address that can be called.
+    Instance(String),
+    /// The user's settings make no client.
+    Settings(reqwest::Error),
 }
 
 /// What a request finds.
 pub(crate) enum Choice {
-    Chosen(Box<Chosen>),
+    Chosen(Chosen),
     /// The balancer's reason why nobody can be picked.
     Nobody(Error),
     /// Whoever was picked cannot be reached at the moment.
@@ -118,18 +138,13 @@ impl Shared {
                 pick.discard();
                 continue;
             }
-            match Target::of(&instance, self.destination.via) {
-                Ok(target) => match self.client(&instance, &target) {
-                    Ok(client) => {
-                        let called = Called::new(instance, target.endpoint.clone());
-                        return Choice::Chosen(Box::new(Chosen { pick, target, client, called }));
-                    }
-                    Err(error) => {
-                        pick.discard();
-                        return Choice::NoClient(error);
-                    }
-                },
-                Err(why) => {
+            match self.way(&instance) {
+                Ok(way) => return Choice::Chosen(Chosen { pick, way }),
+                Err(NoWay::Settings(error)) => {
+                    pick.discard();
+                    return Choice::NoClient(error);
+                }
+                Err(NoWay::Instance(why)) => {
                     pick.discard();
                     tracing::warn!(service = %self.name, id = instance.id(), %why, "an instance cannot be called");
                     self.absences.refused(FailedAttempt { id: instance.id().into(), endpoint: None, why: why.into() });
@@ -145,32 +160,35 @@ impl Shared {
         self.absences.refused(attempt);
     }
 
-    /// The instance's client, made by the first request that needs it.
-    fn client(&self, instance: &Instance, target: &Target) -> reqwest::Result<Client> {
-        if let Some((known, client)) = self.clients().get(instance.id())
-            && known == target
-        {
-            return Ok(client.clone());
+    /// The way to an instance; its client is made by the first request that needs it.
+    fn way(&self, instance: &Arc<Instance>) -> Result<Arc<Way>, NoWay> {
+        if let Some(way) = self.clients().get(instance.id()).filter(|way| Arc::ptr_eq(&way.instance, instance)) {
+            return Ok(way.clone());
         }
-        // Outside of the lock, since reading certificates takes its time. Two that are made at once are one too many for a moment.
-        let client = target.client((self.options.settings)())?;
+        let target = Target::of(instance, self.destination.via).map_err(NoWay::Instance)?;
+        let known = self.client_for(instance.id(), &target);
+        // Made outside of the lock, since reading certificates takes its time.
+        let made = known.map_or_else(|| target.client((self.options.settings)()), Ok).map_err(NoWay::Settings)?;
         let mut clients = self.clients();
-        if let Some((known, client)) = clients.get(instance.id())
-            && known == target
-        {
-            return Ok(client.clone());
-        }
+        // Of two that are made at once, the first one stays.
+        let client =
+            clients.get(instance.id()).filter(|way| way.target == target).map_or(made, |way| way.client.clone());
+        let way = Arc::new(Way { instance: instance.clone(), target, client });
         if self.watch.latest().is_some_and(|set| set.get(instance.id()).is_some()) {
-            clients.insert(instance.id().into(), (target.clone(), client.clone()));
+            clients.insert(instance.id().into(), way.clone());
         }
-        Ok(client)
+        Ok(way)
+    }
+
+    fn client_for(&self, id: &str, target: &Target) -> Option<Client> {
+        self.clients().get(id).filter(|way| way.target == *target).map(|way| way.client.clone())
     }
 
     pub(crate) fn clients_held(&self) -> usize {
         self.clients().len()
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<Arc<str>, (Target, Client)>> {
+    fn clients(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Way>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -227,7 +245,7 @@ impl Shared {
     fn renew(&self, instance: &Instance) {
         let target = Target::of(instance, self.destination.via).ok();
         let mut clients = self.clients();
-        if clients.get(instance.id()).is_some_and(|(known, _)| Some(known) != target.as_ref()) {
+        if clients.get(instance.id()).is_some_and(|way| Some(&way.target) != target.as_ref()) {
             clients.remove(instance.id());
         }
         drop(clients);

@@ -66,7 +66,7 @@ async fn a_killed_instance_costs_no_idempotent_call_and_comes_back() {
     let client = stage.builder().with_retries(Retries::default());
     let client = client.with_balancer(BalancerOptions::default().with_outliers(ejections)).build().unwrap();
     settle(&client, &["a", "b", "c"]).await;
-    a.kill();
+    a.kill().await;
     let shares = spread(&client, 300).await;
     assert_eq!(shares.values().sum::<usize>(), 300);
     assert!(!shares.contains_key("a"), "{shares:?}");
@@ -81,7 +81,7 @@ async fn a_call_waits_while_everybody_is_down_and_one_at_a_time_tries() {
     let _a = stage.join(&a).await;
     let client = stage.client();
     settle(&client, &["a"]).await;
-    a.kill();
+    a.kill().await;
     let calls: Vec<_> = (0..20)
         .map(|_| {
             let client = client.clone();

@@ -55,7 +55,7 @@ async fn f11_two_hundred_departed_instances_leave_no_task_no_socket_and_no_clien
         }
         // Half of them go before their record does.
         if round % 2 == 0 {
-            node.kill();
+            node.kill().await;
             let late = client.get("http://orders/name").timeout(Duration::from_millis(50)).send().await;
             assert!(late.is_err());
         }

@@ -1,6 +1,8 @@
 //! What the balancer learns of each attempt.
 
 use discovery_reqwest::{Called, Client};
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
 
 use crate::stage::{Node, Stage, counts, settle, until};
 
@@ -60,7 +62,7 @@ async fn p08_errors_of_the_instance_are_failures_and_drops_are_cancellations() {
         async move { client.post("http://orders/wait").send().await }
     });
     until("both are in flight", || counts(&client, "a")[4] == 2 && a.requests() == 6).await;
-    a.kill();
+    a.kill().await;
     response.chunk().await.unwrap_err();
     let broken = call.await.unwrap().unwrap_err();
     assert!(broken.is_request(), "{broken}");
@@ -104,4 +106,17 @@ async fn p08_many_at_once_leave_nothing_in_flight() {
         call.await.unwrap();
     }
     assert_eq!([counts(&client, "a"), counts(&client, "b")], [[640, 0, 0, 0, 0]; 2]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p08_what_the_caller_breaks_is_nobodys_failure() {
+    let stage = Stage::set();
+    let a = Node::start("a").await;
+    let _a = stage.join(&a).await;
+    let client = stage.client();
+    let parts = [Ok(Frame::data(Bytes::from("begin"))), Err(std::io::Error::other("the caller's own"))];
+    let body = reqwest::Body::wrap(StreamBody::new(futures_util::stream::iter(parts)));
+    let error = client.put("http://orders/echo").body(body).send().await.unwrap_err();
+    assert!(format!("{error:?}").contains("the caller's own"), "{error:?}");
+    assert_eq!(counts(&client, "a"), [0; 5]);
 }

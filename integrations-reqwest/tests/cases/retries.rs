@@ -92,7 +92,7 @@ async fn a_broken_connection_is_a_reason_to_send_again_and_a_timeout_is_none() {
     until("it is there", || two.requests().iter().sum::<usize>() == 1).await;
     let [first, other] = if two.requests() == [1, 0] { [0, 1] } else { [1, 0] };
     two.nodes[other].open_gate();
-    two.nodes[first].kill();
+    two.nodes[first].kill().await;
     assert_eq!(call.await.unwrap(), two.nodes[other].name());
     let short = Duration::from_millis(200);
     let two = self::two().await;

@@ -68,8 +68,17 @@ impl Node {
         *self = Self::start_with(&self.name, &self.address.to_string(), None).await;
     }
 
-    /// Ends it without a goodbye: listener, connections and calls.
-    pub(crate) fn kill(&mut self) {
+    /// Ends it without a goodbye: listener, connections and calls. Connections are refused when this returns.
+    pub(crate) async fn kill(&mut self) {
+        self.end();
+        eventually(SOON, &format!("{} refuses", self.name), async || match TcpStream::connect(self.address).await {
+            Ok(_) => Err(()),
+            Err(_) => Ok(()),
+        })
+        .await;
+    }
+
+    fn end(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -102,7 +111,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.kill();
+        self.end();
     }
 }
 
