@@ -115,6 +115,9 @@ struct Waiting<'a> {
     /// Subscribed before the first choice, so that nothing between a choice in vain and the wait is missed.
     news: tokio::sync::watch::Receiver<u64>,
     selections: discovery_core::Selections,
+    /// Whether the first set was still to come before the last choice, and nothing stood in its way. Asked after the choice, it could have
+    /// come in between.
+    first_set: bool,
 }
 
 impl<'a> Waiting<'a> {
@@ -125,18 +128,15 @@ impl<'a> Waiting<'a> {
             WhenEmpty::FailFast => DEFAULT_WAIT,
         };
         let give_up = deadline.or_else(|| started.checked_add(patience));
-        Self {
-            service,
-            started,
-            give_up,
-            news: service.absences.subscribe(),
-            selections: service.balancer.selections(),
-        }
+        let (news, selections) = (service.absences.subscribe(), service.balancer.selections());
+        Self { service, started, give_up, news, selections, first_set: true }
     }
 
     /// Forgets news from before the next choice.
     fn listen(&mut self) {
         self.news.mark_unchanged();
+        let freshness = self.service.balancer.freshness();
+        self.first_set = freshness.is_loading() && freshness.cause().is_none();
     }
 
     /// Waits until another choice may end otherwise, or says why nobody can take the request.
@@ -149,9 +149,7 @@ impl<'a> Waiting<'a> {
                 "the backend was closed; connect again to use it",
             ));
         }
-        let freshness = service.balancer.freshness();
-        let first_set = freshness.is_loading() && freshness.cause().is_none();
-        if service.options.when_empty == WhenEmpty::FailFast && !first_set {
+        if service.options.when_empty == WhenEmpty::FailFast && !self.first_set {
             return Err(self.nobody(in_vain));
         }
         let change = async {

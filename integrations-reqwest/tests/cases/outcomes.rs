@@ -51,7 +51,7 @@ async fn p08_errors_of_the_instance_are_failures_and_drops_are_cancellations() {
         let client = client.clone();
         async move { get(&client, "/wait").await.status() }
     });
-    until("the call is in flight", || counts(&client, "a")[4] == 1).await;
+    until("the call is in flight", || counts(&client, "a")[4] == 1 && a.requests() == 4).await;
     call.abort();
     until("the call is dropped", || counts(&client, "a") == [0, 2, 0, 2, 0]).await;
     // A connection that breaks under a body, and under a call; the error names the address.
