@@ -3,13 +3,13 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use discovery_core::{BalancerOptions, ErrorKind, Outliers};
+use discovery_core::{BalancerOptions, ErrorKind, Member, Outcome, Outliers};
 use discovery_reqwest::{CallError, Client, Retries, WhenEmpty};
 use futures_util::stream;
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame};
 
-use crate::stage::{Node, Stage, counts, dead, hello, member, settle, spread, until};
+use crate::stage::{Node, Stage, counts, dead, hello, member, members, settle, spread, until};
 
 fn streaming() -> reqwest::Body {
     let parts = ["a ", "streamed ", "body"].map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from(part))));
@@ -128,7 +128,8 @@ async fn a_new_record_of_an_instance_ends_its_absence() {
         let client = client.clone();
         async move { hello(&client).await }
     });
-    until("it was refused", || client.middleware().held().0 == 1 && counts(&client, "a")[2] > 0).await;
+    let refused = |member: &Member| member.count(Outcome::Unreachable) > 0;
+    until("it was refused", || members(&client).iter().any(refused)).await;
     held.update(|instance| instance.endpoints([format!("http://{}", a.address()).parse().unwrap()])).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), "a");
     assert_eq!(client.middleware().held(), (1, 1));
