@@ -13,8 +13,9 @@ use crate::error::FailedAttempt;
 
 /// The longest wait before an instance that cannot be reached is tried again. Longer would leave one that is back without requests.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How long one attempt keeps the others away from an instance. An attempt that is given up without an answer says nothing, so it must end.
-const PROBE: Duration = Duration::from_secs(5);
+/// How long one attempt keeps the others away from an instance. It must end: an attempt that is given up says nothing, and one that gets a
+/// connection says nothing before its answer. Shorter, a host that swallows connections would be dialled by many.
+const PROBE: Duration = Duration::from_secs(1);
 
 type Tell = dyn Fn(&str, bool) + Send + Sync;
 

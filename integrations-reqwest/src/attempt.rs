@@ -6,15 +6,15 @@ use discovery_core::Outcome;
 use reqwest::{Request, Response, Url};
 use tokio::time::Instant;
 
-use crate::body::Loan;
+use crate::body::{Loan, Returned};
 use crate::error::{FailedAttempt, causes};
 use crate::outcome::observe;
 use crate::service::{Chosen, Shared};
 
 /// What became of an attempt.
 pub(crate) enum Attempt {
-    /// An answer, and the request if it can be sent again.
-    Answered(Response, Option<Request>),
+    /// An answer, and what is left of the request.
+    Answered(Response, Returned),
     /// Nothing was sent, and the request is as it was.
     NotSent(Request),
     /// It was sent and broke, or its time is over; with the request if it can be sent again.
@@ -24,27 +24,26 @@ pub(crate) enum Attempt {
 /// Sends a request to an instance. Dropped, it counts as cancelled.
 pub(crate) async fn send(service: &Shared, chosen: Chosen, request: Request, deadline: Option<Instant>) -> Attempt {
     let Chosen { pick, way } = chosen;
-    let asked = request.url().clone();
     let (mut request, loan) = Loan::of(request);
-    *request.url_mut() = way.target.url(&asked);
+    way.target.lead(request.url_mut());
     if let Some(deadline) = deadline {
         *request.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
     }
     let result = way.client.execute(request).await;
-    let (called, address) = (way.called(), way.target.address(&asked));
-    // Nobody but the service keeps the client of an instance, so that its connections end with that.
-    drop(way);
+    let called = way.called();
     let id = called.instance().id();
     let error = match result {
         Ok(response) => {
             service.absences.forget(id);
+            let asked = loan.request().url().clone();
             return Attempt::Answered(observe(response, pick, called, asked), loan.back());
         }
         Err(error) => error,
     };
+    let address = way.target.address(loan.request().url());
     let blame = blame(&error);
     tracing::debug!(service = %service.name, endpoint = %called.endpoint(), %error, "an attempt failed");
-    match (blame, loan.back()) {
+    match (blame, loan.back().whole()) {
         (Blame::NotSent, Some(request)) => {
             let endpoint = Some(called.endpoint().clone());
             service.unreachable(pick, FailedAttempt { id: id.into(), endpoint, why: causes(error).into() });

@@ -13,8 +13,23 @@ pub(crate) enum Loan {
     Copied(Request),
     /// Its body is a stream, which is there only once.
     Lent { head: Request, body: Shelf },
-    /// Its head cannot be copied either, which no request of today does.
-    Gone,
+}
+
+/// What comes back of a request that was given away.
+pub(crate) enum Returned {
+    /// The request as it was; its body can be sent from the beginning.
+    Whole(Request),
+    /// The request without its body, which was begun.
+    Head(Request),
+}
+
+impl Returned {
+    pub(crate) fn whole(self) -> Option<Request> {
+        match self {
+            Self::Whole(request) => Some(request),
+            Self::Head(_) => None,
+        }
+    }
 }
 
 impl Loan {
@@ -24,23 +39,28 @@ impl Loan {
             return (request, Self::Copied(copy));
         }
         let shelf = Shelf(Arc::new(Mutex::new(request.body_mut().take())));
-        let loan = match request.try_clone() {
-            Some(head) => Self::Lent { head, body: shelf.clone() },
-            None => Self::Gone,
-        };
-        *request.body_mut() = Some(Body::wrap(Lent { shelf, body: None }));
-        (request, loan)
+        // Only a body can keep a request from being cloned, and it has none.
+        let head = request.try_clone().unwrap_or_else(|| Request::new(request.method().clone(), request.url().clone()));
+        *request.body_mut() = Some(Body::wrap(Lent { shelf: shelf.clone(), body: None }));
+        (request, Self::Lent { head, body: shelf })
     }
 
-    /// The request as it was, if its body can be sent from the beginning.
-    pub(crate) fn back(self) -> Option<Request> {
+    /// The request as the caller gave it.
+    pub(crate) fn request(&self) -> &Request {
+        let (Self::Copied(request) | Self::Lent { head: request, .. }) = self;
+        request
+    }
+
+    pub(crate) fn back(self) -> Returned {
         match self {
-            Self::Copied(request) => Some(request),
-            Self::Lent { mut head, body } => {
-                *head.body_mut() = Some(body.lock().take()?);
-                Some(head)
-            }
-            Self::Gone => None,
+            Self::Copied(request) => Returned::Whole(request),
+            Self::Lent { mut head, body } => match body.lock().take() {
+                Some(body) => {
+                    *head.body_mut() = Some(body);
+                    Returned::Whole(head)
+                }
+                None => Returned::Head(head),
+            },
         }
     }
 }

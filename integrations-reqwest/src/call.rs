@@ -9,15 +9,21 @@ use reqwest_middleware::{Error, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::attempt::{Attempt, send};
+use crate::body::Returned;
 use crate::empty::{DEFAULT_WAIT, WhenEmpty};
 use crate::error::CallError;
 use crate::service::{Choice, Shared};
 
-/// Calls a service.
-pub(crate) async fn call(service: &Shared, mut request: Request, extensions: &mut Extensions) -> Result<Response> {
+/// Calls a service, and answers the response with what is left of the request.
+pub(crate) async fn call(
+    service: &Shared,
+    mut request: Request,
+    extensions: &mut Extensions,
+) -> Result<(Response, Returned)> {
     let started = Instant::now();
     let deadline = request.timeout().and_then(|timeout| started.checked_add(*timeout));
-    let mut waiting = Waiting::begin(service, started, deadline);
+    // Most requests need not wait, so nothing is prepared for it before one has to.
+    let mut waiting: Option<Waiting<'_>> = None;
     let method = format!("{} {}", request.method(), request.url().path());
     let key = service.options.key.key(&request, extensions);
     let mut context = Context::default().with_method(&method);
@@ -26,9 +32,11 @@ pub(crate) async fn call(service: &Shared, mut request: Request, extensions: &mu
     }
     let mut retrying = Retrying { service, failed: 0, allowed: service.options.allows(request.method()), deadline };
     loop {
-        waiting.listen();
+        if let Some(waiting) = &mut waiting {
+            waiting.listen();
+        }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return fail(waiting.nobody(&Choice::Unreachable).with_waited(started.elapsed()));
+            return fail(nobody(service, &Choice::Unreachable).with_waited(started.elapsed()));
         }
         let chosen = match service.choose(&context) {
             Choice::Chosen(chosen) => chosen,
@@ -37,7 +45,11 @@ pub(crate) async fn call(service: &Shared, mut request: Request, extensions: &mu
                 return fail(CallError::new(ErrorKind::InvalidInput, &service.name, why).with_source(error));
             }
             in_vain => {
-                waiting.for_news(&in_vain).await.map_err(Error::middleware)?;
+                match &mut waiting {
+                    Some(waiting) => waiting.for_news(&in_vain).await.map_err(Error::middleware)?,
+                    // The next choice is made with news subscribed to, so that nothing between it and the wait is missed.
+                    None => waiting = Some(Waiting::begin(service, started, deadline)),
+                }
                 continue;
             }
         };
@@ -46,12 +58,12 @@ pub(crate) async fn call(service: &Shared, mut request: Request, extensions: &mu
             // The next choice is another one, or waits.
             Attempt::NotSent(back) => back,
             Attempt::Answered(response, back) => match retrying.after_answer(&response, back) {
-                Some((pause, back)) => {
+                Ok((pause, back)) => {
                     drop(response);
                     sleep(pause).await;
                     back
                 }
-                None => return Ok(response),
+                Err(back) => return Ok((response, back)),
             },
             Attempt::Broken(error, back) => match retrying.after_break(&error, back) {
                 Some((pause, back)) => {
@@ -64,7 +76,7 @@ pub(crate) async fn call(service: &Shared, mut request: Request, extensions: &mu
     }
 }
 
-fn fail(error: CallError) -> Result<Response> {
+fn fail<T>(error: CallError) -> Result<T> {
     Err(Error::middleware(error))
 }
 
@@ -78,12 +90,23 @@ struct Retrying<'a> {
 }
 
 impl Retrying<'_> {
-    fn after_answer(&mut self, response: &Response, back: Option<Request>) -> Option<(Duration, Request)> {
+    /// The request to send again after a pause; otherwise what is left of it.
+    fn after_answer(
+        &mut self,
+        response: &Response,
+        back: Returned,
+    ) -> std::result::Result<(Duration, Request), Returned> {
         if !self.service.options.retries.as_ref().is_some_and(|retries| retries.has(response.status())) {
             self.service.budget.succeeded();
-            return None;
+            return Err(back);
         }
-        self.again(back)
+        match back {
+            Returned::Whole(request) => match self.pause() {
+                Some(pause) => Ok((pause, request)),
+                None => Err(Returned::Whole(request)),
+            },
+            head => Err(head),
+        }
     }
 
     fn after_break(&mut self, error: &reqwest::Error, back: Option<Request>) -> Option<(Duration, Request)> {
@@ -91,19 +114,19 @@ impl Retrying<'_> {
         if error.is_timeout() || !error.is_request() {
             return None;
         }
-        self.again(back)
+        let request = back?;
+        Some((self.pause()?, request))
     }
 
-    fn again(&mut self, back: Option<Request>) -> Option<(Duration, Request)> {
+    /// How long to wait before one more attempt, if there may be one.
+    fn pause(&mut self) -> Option<Duration> {
         let retries = self.service.options.retries.as_ref().filter(|_| self.allowed)?;
         self.failed += 1;
         self.service.budget.failed();
         let pause = retries.policy.wait_after(self.failed).filter(|_| self.service.budget.permits())?;
         // What came is better than to be told that the time is over.
-        if self.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline) {
-            return None;
-        }
-        Some((pause, back?))
+        let late = self.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline);
+        (!late).then_some(pause)
     }
 }
 
@@ -150,7 +173,7 @@ impl<'a> Waiting<'a> {
             ));
         }
         if service.options.when_empty == WhenEmpty::FailFast && !self.first_set {
-            return Err(self.nobody(in_vain));
+            return Err(nobody(self.service, in_vain));
         }
         let change = async {
             tokio::select! {
@@ -165,28 +188,29 @@ impl<'a> Waiting<'a> {
                 true
             }
         };
-        if heard { Ok(()) } else { Err(self.nobody(in_vain).with_waited(self.started.elapsed())) }
+        if heard { Ok(()) } else { Err(nobody(self.service, in_vain).with_waited(self.started.elapsed())) }
     }
+}
 
-    fn nobody(&self, in_vain: &Choice) -> CallError {
-        let (service, balancer) = (self.service, &self.service.balancer);
-        let (known, freshness) = (balancer.members().len(), balancer.freshness());
-        let live = if freshness.is_live() { "; the set is live" } else { "" };
-        let error = match in_vain {
-            // The balancer says how many are known and how stale they are.
-            Choice::Nobody(error) => {
-                let why = format!("{}{live}", error.message());
-                CallError::new(ErrorKind::NoInstance, &service.name, why).with_source(error.clone())
-            }
-            _ => {
-                let stale = freshness.since().map_or_else(String::new, |since| {
-                    let cause = freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
-                    format!("; the set is not live since {:?}{cause}", since.elapsed())
-                });
-                let why = format!("{known} known, nobody could be reached{live}{stale}");
-                CallError::new(ErrorKind::Unavailable, &service.name, why)
-            }
-        };
-        error.with_set(known, freshness).with_attempt(service.absences.last())
-    }
+/// Why nobody can take a request.
+fn nobody(service: &Shared, in_vain: &Choice) -> CallError {
+    let balancer = &service.balancer;
+    let (known, freshness) = (balancer.members().len(), balancer.freshness());
+    let live = if freshness.is_live() { "; the set is live" } else { "" };
+    let error = match in_vain {
+        // The balancer says how many are known and how stale they are.
+        Choice::Nobody(error) => {
+            let why = format!("{}{live}", error.message());
+            CallError::new(ErrorKind::NoInstance, &service.name, why).with_source(error.clone())
+        }
+        _ => {
+            let stale = freshness.since().map_or_else(String::new, |since| {
+                let cause = freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
+                format!("; the set is not live since {:?}{cause}", since.elapsed())
+            });
+            let why = format!("{known} known, nobody could be reached{live}{stale}");
+            CallError::new(ErrorKind::Unavailable, &service.name, why)
+        }
+    };
+    error.with_set(known, freshness).with_attempt(service.absences.last())
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::call::call;
 use crate::error::CallError;
-use crate::redirect::Trail;
+use crate::redirect::follow;
 use crate::services::Services;
 
 /// Sends requests to services, as the last middleware of a client; clones share everything. [`ClientBuilder::middleware`] makes it.
@@ -71,10 +71,9 @@ impl Middleware for DiscoveryMiddleware {
             let Some(destination) = destination else {
                 return next.run(request, extensions).await;
             };
-            let trail = Trail::of(&request, self.services.options.redirects);
             let service = self.services.get(destination);
-            let response = call(service.shared(), request, extensions).await?;
-            request = match trail.follow(&response, &mut hops)? {
+            let (response, asked) = call(service.shared(), request, extensions).await?;
+            request = match follow(&response, asked, &mut hops, self.services.options.redirects)? {
                 Some(request) => request,
                 None => return Ok(response),
             };

@@ -78,9 +78,10 @@ async fn a_call_waits_while_everybody_is_down_and_one_at_a_time_tries() {
     let stage = Stage::set();
     let mut a = Node::start("a").await;
     let _a = stage.join(&a).await;
-    let client = stage.client();
-    settle(&client, &["a"]).await;
     a.kill().await;
+    let client = stage.client();
+    let balancer = client.middleware().balancer("http://orders").unwrap().unwrap();
+    until("a is known", || balancer.members().len() == 1).await;
     let calls: Vec<_> = (0..20)
         .map(|_| {
             let client = client.clone();
