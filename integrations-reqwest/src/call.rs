@@ -57,13 +57,13 @@ pub(crate) async fn call(
         request = match send(service, chosen, request, deadline).await {
             // The next choice is another one, or waits.
             Attempt::NotSent(back) => back,
-            Attempt::Answered(response, back) => match retrying.after_answer(&response, back) {
-                Ok((pause, back)) => {
+            Attempt::Answered(response, back) => match (retrying.after_answer(&response, &back), back) {
+                (Some(pause), Returned::Whole(back)) => {
                     drop(response);
                     sleep(pause).await;
                     back
                 }
-                Err(back) => return Ok((response, back)),
+                (_, back) => return Ok((response, back)),
             },
             Attempt::Broken(error, back) => match retrying.after_break(&error, back) {
                 Some((pause, back)) => {
@@ -90,23 +90,13 @@ struct Retrying<'a> {
 }
 
 impl Retrying<'_> {
-    /// The request to send again after a pause; otherwise what is left of it.
-    fn after_answer(
-        &mut self,
-        response: &Response,
-        back: Returned,
-    ) -> std::result::Result<(Duration, Request), Returned> {
+    /// How long to wait before one more attempt, if the answer asks for one.
+    fn after_answer(&mut self, response: &Response, back: &Returned) -> Option<Duration> {
         if !self.service.options.retries.as_ref().is_some_and(|retries| retries.has(response.status())) {
             self.service.budget.succeeded();
-            return Err(back);
+            return None;
         }
-        match back {
-            Returned::Whole(request) => match self.pause() {
-                Some(pause) => Ok((pause, request)),
-                None => Err(Returned::Whole(request)),
-            },
-            head => Err(head),
-        }
+        matches!(back, Returned::Whole(_)).then(|| self.pause())?
     }
 
     fn after_break(&mut self, error: &reqwest::Error, back: Option<Request>) -> Option<(Duration, Request)> {
