@@ -25,7 +25,8 @@
 //! ```
 //!
 //! The promises are numbered in the docs of [`Registry`], [`Discovery`] and [`picker`], and each is tested under its number on each
-//! registry. With the feature `tonic`, `discovery_kit::tonic` has a channel for generated clients and a server that registers itself.
+//! registry. With the feature `tonic`, `discovery_kit::tonic` has a channel for generated clients and a server that registers itself; with the
+//! feature `reqwest`, `discovery_kit::reqwest` has a client that calls services by name.
 
 mod schemes;
 
@@ -46,6 +47,10 @@ pub use discovery_zookeeper as zookeeper;
 /// Active health checks.
 #[cfg(feature = "health")]
 pub use discovery_health as health;
+
+/// A client and a middleware for reqwest.
+#[cfg(feature = "reqwest")]
+pub use discovery_reqwest as reqwest;
 
 /// Channels and servers for tonic.
 #[cfg(feature = "tonic")]

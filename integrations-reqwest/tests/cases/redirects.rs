@@ -1,0 +1,80 @@
+//! Redirects of services.
+
+use discovery_core::Instance;
+use discovery_reqwest::CallError;
+
+use crate::stage::{Node, Stage, counts};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirects_are_followed_by_name_and_picked_for_anew() {
+    let stage = Stage::set();
+    let (a, pay) = (Node::start("a").await, Node::start("pay").await);
+    let _a = stage.join(&a).await;
+    let payments = Instance::builder("payments").endpoint(&format!("http://{}", pay.address())).build().unwrap();
+    let _pay = stage.backend.register(payments, Default::default()).await.unwrap();
+    let client = stage.client();
+    let response = client.get("http://orders/redirect/302?/name").send().await.unwrap();
+    assert_eq!(response.url().as_str(), "http://orders/name");
+    assert_eq!(response.text().await.unwrap(), "a");
+    let response = client.get("http://orders/redirect/307?http://payments/name").send().await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "pay");
+    let plain = format!("http://orders/redirect/301?http://{}/name", pay.address());
+    assert_eq!(client.get(plain).send().await.unwrap().text().await.unwrap(), "pay");
+    assert_eq!(counts(&client, "a"), [4, 0, 0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn method_body_and_credentials_are_kept_as_the_status_says() {
+    let stage = Stage::set();
+    let a = Node::start("a").await;
+    let endpoint = format!("http://{}", a.address());
+    let payments = Instance::builder("payments").endpoint(&endpoint).build().unwrap();
+    let _a = stage.join(&a).await;
+    let _b = stage.backend.register(payments, Default::default()).await.unwrap();
+    let client = stage.client();
+    for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
+        for (to, credentials) in [("/method", true), ("http://payments/method", false)] {
+            let url = format!("http://orders/redirect/{status}?{to}");
+            let response = client.post(&url).bearer_auth("secret").body("x").send().await.unwrap();
+            assert_eq!(response.text().await.unwrap(), format!("{method}  {credentials}"), "{url}");
+        }
+    }
+    let response = client.post("http://orders/redirect/308?/echo").body("kept").send().await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "kept");
+    // A stream can be sent once.
+    let stream = || reqwest::Body::wrap(http_body_util::Full::new(hyper::body::Bytes::from("x")));
+    let response = client.post("http://orders/redirect/307?/echo").body(stream()).send().await.unwrap();
+    assert_eq!(response.status(), 307);
+    let response = client.post("http://orders/redirect/303?/method").body(stream()).send().await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "GET  false");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirects_end_and_can_be_left_to_the_caller() {
+    let stage = Stage::set();
+    let a = Node::start("a").await;
+    let _a = stage.join(&a).await;
+    let client = stage.builder().with_redirects(3).build().unwrap();
+    let response = client.get("http://orders/redirect/302?/name").send().await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "a");
+    let error = client.get("http://orders/redirect/302").send().await.unwrap_err();
+    assert!(CallError::of(&error).unwrap().to_string().contains("more than 3 redirects"), "{error}");
+    assert_eq!(counts(&client, "a"), [6, 0, 0, 0, 0]);
+    let client = stage.builder().with_redirects(0).build().unwrap();
+    let response = client.get("http://orders/redirect/302?/name").send().await.unwrap();
+    assert_eq!((response.status().as_u16(), response.headers()["location"].to_str().unwrap()), (302, "/name"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redirect_to_nowhere_is_not_blamed_on_who_sent_it() {
+    let stage = Stage::set();
+    let (a, b) = (Node::start("a").await, Node::start("b").await);
+    let _registered = [stage.join(&a).await, stage.join(&b).await];
+    let client = stage.client();
+    let dead = crate::stage::dead();
+    let error = client.post(format!("http://orders/redirect/303?{dead}/x")).body("once").send().await.unwrap_err();
+    assert!(error.is_connect(), "{error}");
+    assert_eq!(a.requests() + b.requests(), 1);
+    let unreachable = counts(&client, "a")[2] + counts(&client, "b")[2];
+    assert_eq!(unreachable, 0);
+}
