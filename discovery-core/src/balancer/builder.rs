@@ -26,7 +26,7 @@ pub(super) struct Builder<F> {
     /// For all levels but the first that there was, if the factory cannot serve several.
     others: BTreeMap<Level, Box<dyn PickerFactory>>,
     main: Option<Level>,
-    /// Whether the pickers share by weight. Known from the first selection on, in which nobody starts slowly.
+    /// Whether the pickers start newcomers by weight. Known from the first selection on, in which nobody starts slowly.
     by_weight: bool,
     bell: Bell,
     tabs: Arc<Tabs>,
@@ -118,7 +118,7 @@ impl<F: PickerFactory> Builder<F> {
             });
             let members: Box<[_]> = members.collect();
             let picker = self.picker(group.level, &members, before);
-            let starts = !picker.shares_by_weight() && group.members.iter().any(|at| share_of(at) < 1.0);
+            let starts = !picker.starts_by_weight() && group.members.iter().any(|at| share_of(at) < 1.0);
             let keeps = starts.then(|| keeps(&group.members.iter().map(share_of).collect::<Vec<_>>()));
             let Group { level, share, heed, panics, .. } = group;
             Tier { level, share, panics, heed, members, picker, keeps }
@@ -126,7 +126,7 @@ impl<F: PickerFactory> Builder<F> {
         let first = tiers.next();
         let more: Box<[_]> = tiers.collect();
         let first = first.unwrap_or_else(|| self.nobody(before));
-        self.by_weight = first.picker.shares_by_weight();
+        self.by_weight = first.picker.starts_by_weight();
         let is_timed = first.picker.is_timed() || more.iter().any(|tier| tier.picker.is_timed());
         Selection {
             number: before.map_or(0, |before| before.number + 1),

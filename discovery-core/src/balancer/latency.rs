@@ -19,6 +19,10 @@ const FAILURE_CEILING: f32 = 10.0e9;
 
 /// The average's time is kept in units of 2^20 ns (1.05 ms), so that 32 bits last for 52 days.
 const STAMP_BITS: u32 = 20;
+/// How far ahead of a reader's time an average may have been written, an hour: a `Reader` does not look at the clock for each pick. All else
+/// was written in the past, so after up to 52 days without a request an average has faded; were this half of all ticks, as a signed
+/// difference has it, it would come back as fresh after 26.
+const AHEAD: u32 = ((3_600 * 1_000_000_000u64) >> STAMP_BITS) as u32;
 
 /// Two words, each always read as it was written. They are stored, not added to: of two answers at the same moment one may go unheard,
 /// which an average can bear, and an addition would cost as much as the whole pick.
@@ -87,8 +91,9 @@ impl Latency {
             Some(Outcome::Failure | Outcome::Unreachable) => {
                 self.learn((2.0 * known.max(took)).clamp(FAILURE_FLOOR, FAILURE_CEILING), now);
             }
-            // It would have taken longer still, and it says nothing of the answers of others.
-            Some(Outcome::Cancelled) if took > known && known > 0.0 => return self.learn(took, now),
+            // It would have taken longer still, and it says nothing of the answers of others. Where nothing was known that much is known now, or
+            // whoever hangs would be tried first for ever by callers who give up.
+            Some(Outcome::Cancelled) if took > known || average <= 0.0 => return self.learn(took, now),
             Some(Outcome::Cancelled) | None => return,
         }
         self.progress.store(now.nanos(), Ordering::Relaxed);
@@ -98,6 +103,12 @@ impl Latency {
     fn learn(&self, average: f32, now: Moment) {
         // Zero would mean that nothing is known.
         self.average.store(pack(average.max(1.0), stamp(now)), Ordering::Relaxed);
+    }
+
+    /// Whether any request has told how long it takes.
+    #[inline]
+    pub(super) fn is_known(&self) -> bool {
+        unpack(self.average.load(Ordering::Relaxed)).0 > 0.0
     }
 
     /// What an answer is expected to take in nanoseconds while so many requests are in flight, as far as anything is known. Reading it
@@ -151,9 +162,9 @@ fn unpack(bits: u64) -> (f32, u32) {
 #[allow(clippy::cast_precision_loss, reason = "a weight needs no more than seven digits")]
 fn fading(now: Moment, written: u32) -> f32 {
     const PER_TICK: f32 = (1u64 << STAMP_BITS) as f32 / DECAY.as_nanos() as f32;
-    // It may have been written by another thread a moment ago, by a clock that is a tick ahead.
-    let ticks = stamp(now).wrapping_sub(written).cast_signed();
-    if ticks <= 0 {
+    let ticks = stamp(now).wrapping_sub(written);
+    // At the same tick, or written a moment ago by another thread whose look at the clock is newer.
+    if ticks == 0 || ticks > u32::MAX - AHEAD {
         return 1.0;
     }
     let x = ticks as f32 * PER_TICK;
@@ -226,6 +237,29 @@ mod tests {
         assert_eq!(pending(&latency, 6_000, 2), Some(1_000));
         latency.end(Timing::Skipped, &clock, Some(Outcome::Success));
         assert_eq!(pending(&latency, 6_000, 1), expected(&latency, 6_000));
+    }
+
+    #[test]
+    fn an_average_stays_faded_for_weeks() {
+        const DAY: u64 = 86_400_000;
+        let latency = Latency::default();
+        took(&latency, 1_000, 11_000, Outcome::Success);
+        for day in 1..52 {
+            assert_eq!(expected(&latency, 11_000 + day * DAY), Some(0), "after {day} days");
+        }
+        // A look at the clock that is older than the average, by as much as a reader may be behind.
+        assert_eq!(expected(&latency, 10_000), Some(10_000));
+    }
+
+    #[test]
+    fn a_cancellation_teaches_how_long_it_took_where_nothing_was_known() {
+        let latency = Latency::default();
+        took(&latency, 0, 1_000, Outcome::Cancelled);
+        assert_eq!(expected(&latency, 1_000), Some(1_000));
+        // One that waited for longer knows more, one that waited for less does not.
+        took(&latency, 0, 1_100, Outcome::Cancelled);
+        took(&latency, 1_000, 1_100, Outcome::Cancelled);
+        assert_eq!(expected(&latency, 1_100), Some(1_100));
     }
 
     #[test]

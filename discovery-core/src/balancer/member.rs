@@ -26,7 +26,7 @@ impl Member {
         &self.instance
     }
 
-    /// Its weight at the moment: that of its record, for a picker that [shares by it](crate::Picker::shares_by_weight) less while it starts
+    /// Its weight at the moment: that of its record, for a picker that [starts by it](crate::Picker::starts_by_weight) less while it starts
     /// slowly. Never 0 for a member that a picker sees.
     #[inline]
     pub fn weight(&self) -> u32 {
@@ -50,6 +50,12 @@ impl Member {
     #[inline]
     pub fn latency(&self, now: Moment, pending: u32) -> Option<f32> {
         self.cell.flights().latency.expected(now, pending)
+    }
+
+    /// Whether a request that was timed has told how long it takes.
+    #[inline]
+    pub(crate) fn has_latency(&self) -> bool {
+        self.cell.flights().latency.is_known()
     }
 
     /// Whether nobody objects to it: it is reachable, passes its health checks and is not ejected.

@@ -18,8 +18,10 @@ const FINER: u32 = 100;
 /// Whoever joins takes its share gradually.
 ///
 /// Time counts from when this process saw the instance first, by its own clock; those of the first set are there already. It passes in
-/// twenty steps a window. Pickers that [share by weight](crate::Picker::shares_by_weight) see a smaller
-/// [`Member::weight`](crate::Member::weight); around the others the balancer passes the newcomer over so often that it has the same share.
+/// twenty steps a window. Pickers that [start by weight](crate::Picker::starts_by_weight) see a smaller
+/// [`Member::weight`](crate::Member::weight). Around the others, such as round robin and the rings of peers, the balancer passes the newcomer
+/// over so often that it has about the same share. Of requests with a key it is always the same keys that it is passed over for, and they become
+/// fewer, so each key moves to it once.
 #[derive(Debug, Clone)]
 pub struct SlowStart {
     window: Duration,

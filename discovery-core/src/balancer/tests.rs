@@ -3,6 +3,7 @@
 mod ejecting;
 mod explaining;
 mod fixture;
+mod joining;
 mod panicking;
 mod properties;
 mod racing;

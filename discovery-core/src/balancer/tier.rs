@@ -1,17 +1,18 @@
 //! One tier of a selection: its members, their picker, and its share of all requests.
 //!
-//! Passing over newcomers is for pickers that do not go by weights: with the probability that a newcomer lacks of a full share the picker
-//! is asked again, so round robin goes on to the next member in turn and stays exact for everybody else.
+//! Passing over newcomers is for pickers that do not start them by weight: with the probability that a newcomer lacks of a full share somebody
+//! else is picked, so round robin goes on to the next member in turn and stays exact for everybody else. For a request with a key it is no
+//! chance but a hash of the key, so that it goes the same way whenever and from wherever it is sent (P6), and as the newcomer's share grows keys
+//! move to it and none away from it.
 
 use std::sync::Arc;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::Member;
 use super::health::Heed;
 use super::plan::Level;
 use crate::picker::{Context, Picker};
-
-/// How often a picker is asked again. All of these picks met newcomers, so there are many and any of them will do.
-const TRIES: u32 = 16;
 
 pub(super) struct Tier {
     pub(super) level: Level,
@@ -23,30 +24,32 @@ pub(super) struct Tier {
     /// Sorted by id.
     pub(super) members: Box<[Member]>,
     pub(super) picker: Arc<dyn Picker>,
-    /// While somebody starts slowly that the picker does not pass over by itself: how often, of 2^32, each member keeps a pick.
+    /// While somebody starts slowly whom the picker does not start by weight: how often, of 2^32, each member keeps a pick.
     pub(super) keeps: Option<Box<[u32]>>,
 }
 
 impl Tier {
     /// The member that takes the request, available or not.
     pub(super) fn choose(&self, context: &Context<'_>) -> Option<usize> {
-        let index = self.picker.pick(&self.members, context)?;
         match &self.keeps {
-            None => Some(index),
-            Some(keeps) => self.pass_over(index, keeps, context),
+            None => self.picker.pick(&self.members, context),
+            Some(keeps) => {
+                self.picker.pick_where(&self.members, context, &|index| self.is_kept(index, keeps, context.key))
+            }
         }
     }
 
-    #[inline(never)]
-    fn pass_over(&self, mut index: usize, keeps: &[u32], context: &Context<'_>) -> Option<usize> {
-        for _ in 0..TRIES {
-            match keeps.get(index) {
-                Some(keep) if *keep != u32::MAX && fastrand::u32(..) > *keep => {}
-                _ => break,
-            }
-            index = self.picker.pick(&self.members, context)?;
-        }
-        Some(index)
+    /// Whether a member keeps a pick.
+    fn is_kept(&self, index: usize, keeps: &[u32], key: Option<&[u8]>) -> bool {
+        let (Some(member), Some(keep)) = (self.members.get(index), keeps.get(index)) else {
+            return true;
+        };
+        *keep == u32::MAX
+            || match key {
+                // By the id as well, so that several newcomers do not all wait for the same keys.
+                Some(key) => xxh3_64_with_seed(key, xxh3_64(member.instance().id().as_bytes())) >> 32,
+                None => u64::from(fastrand::u32(..)),
+            } < u64::from(*keep)
     }
 
     /// Whether a member may be picked at this moment.

@@ -1,8 +1,13 @@
 //! Least requests: whoever has the fewest requests in flight for its weight.
 
+use super::columns::Columns;
+use super::pair::{is_less_loaded, moves, times_less_loaded};
 use super::{Context, Member, Picker, PickerFactory};
 
-/// Looks at every member and takes the one with the fewest requests in flight for its weight; among equals, one at random.
+/// Looks at every member and takes the one with the fewest requests in flight for its weight; among equals, one at random by weight.
+///
+/// Where all are idle, shares are as the weights are. A member that is lighter than one drawn by weight takes its request by odds as long as
+/// it would be the busier one with it, so that one of little weight is not flooded for being idle.
 ///
 /// It costs the number of members. From some dozens on [`PowerOfTwo`](super::PowerOfTwo) is nearly as even and costs no more with a
 /// thousand. As each process counts its own requests only, many clients may find the same member idle at the same moment, which
@@ -10,38 +15,42 @@ use super::{Context, Member, Picker, PickerFactory};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeastRequests;
 
-impl Picker for LeastRequests {
-    fn pick(&self, members: &[Member], _context: &Context<'_>) -> Option<usize> {
-        if members.is_empty() {
-            return None;
-        }
-        // Beginning anywhere makes the first of several equals a random one.
-        let start = fastrand::usize(..members.len());
-        let mut best = start;
-        let (mut pending, mut weight) = load(&members[start]);
-        for at in (start + 1..members.len()).chain(0..start) {
-            let (other_pending, other_weight) = load(&members[at]);
-            // (pending + 1) / weight, compared without dividing; 33 and 32 bits fit 64 but for a member that has 2^32 in flight.
-            if other_pending.saturating_mul(weight) < pending.saturating_mul(other_weight) {
-                (best, pending, weight) = (at, other_pending, other_weight);
-            }
-        }
-        Some(best)
-    }
+struct Least(Columns);
 
-    fn shares_by_weight(&self) -> bool {
-        // An idle newcomer has the fewest requests however small its weight is.
-        false
+impl Picker for Least {
+    fn pick(&self, members: &[Member], _context: &Context<'_>) -> Option<usize> {
+        let a = self.0.draw()?;
+        let b = least(members, Some(a), 1)?;
+        let (first, second) = (members.get(a)?, members.get(b)?);
+        if a == b || moves(first, second, times_less_loaded(second, first)) {
+            return Some(b);
+        }
+        least(members, None, first.weight()).or(Some(a))
     }
 }
 
-fn load(member: &Member) -> (u64, u64) {
-    (u64::from(member.pending()) + 1, u64::from(member.weight()))
+/// The least loaded of those with at least this weight: `drawn` if nobody is less loaded, else of several one at random by weight, each by the
+/// chance that it has in the sum of those so far.
+fn least(members: &[Member], drawn: Option<usize>, lightest: u32) -> Option<usize> {
+    let mut best = drawn.and_then(|at| Some((at, members.get(at)?)));
+    let mut sum = 0u64;
+    for (at, member) in members.iter().enumerate().filter(|(_, member)| member.weight() >= lightest) {
+        let weight = u64::from(member.weight());
+        if best.is_none_or(|(_, other)| is_less_loaded(member, other)) {
+            (best, sum) = (Some((at, member)), weight);
+        } else if best.is_some_and(|(other_at, other)| Some(other_at) != drawn && !is_less_loaded(other, member)) {
+            sum = sum.saturating_add(weight);
+            if fastrand::u64(..sum.max(1)) < weight {
+                best = Some((at, member));
+            }
+        }
+    }
+    best.map(|(at, _)| at)
 }
 
 impl PickerFactory for LeastRequests {
-    fn build(&self, _members: &[Member]) -> Box<dyn Picker> {
-        Box::new(Self)
+    fn build(&self, members: &[Member]) -> Box<dyn Picker> {
+        Box::new(Least(Columns::of(members)))
     }
 }
 
@@ -49,15 +58,17 @@ impl PickerFactory for LeastRequests {
 mod tests {
     use super::*;
     use crate::balancer::testing::members;
+    use crate::picker::testing::{assert_shares, counts};
 
     fn picked(members: &[Member]) -> Option<usize> {
-        LeastRequests.pick(members, &Context::default())
+        LeastRequests.build(members).pick(members, &Context::default())
     }
 
     #[test]
     fn f12_nobody_where_there_is_nobody() {
         assert_eq!(picked(&[]), None);
         assert_eq!(picked(&members(&[1])), Some(0));
+        assert_eq!(LeastRequests.build(&members(&[1, 2])).pick(&[], &Context::default()), None);
     }
 
     #[test]
@@ -65,14 +76,27 @@ mod tests {
         let members = members(&[1, 2, 4]);
         let _busy: Vec<_> = (0..700).map(|_| members[picked(&members).unwrap()].begin_at(None)).collect();
         let pending: Vec<_> = members.iter().map(Member::pending).collect();
-        assert!(pending.iter().zip([100u32, 200, 400]).all(|(a, b)| a.abs_diff(b) <= 2), "{pending:?}");
+        assert!(pending.iter().zip([100u32, 200, 400]).all(|(a, b)| a.abs_diff(b) <= 6), "{pending:?}");
+    }
+
+    #[test]
+    fn equals_share_evenly_whoever_is_busy_beside_them() {
+        let members = members(&[1; 4]);
+        let picker = LeastRequests.build(&members);
+        let _busy = members[1].begin_at(None);
+        let counts = counts(&*picker, &members, 30_000);
+        assert!(counts[1] == 0 && [0, 2, 3].iter().all(|at| counts[*at].abs_diff(10_000) < 500), "{counts:?}");
+    }
+
+    #[test]
+    fn shares_are_as_the_weights_at_any_load() {
+        assert_shares(&LeastRequests);
     }
 
     #[test]
     fn f13_equals_are_taken_at_random_and_the_largest_weights_do_not_overflow() {
         let members = members(&[u32::MAX; 3]);
-        let mut counts = [0u32; 3];
-        (0..9_000).for_each(|_| counts[picked(&members).unwrap()] += 1);
+        let counts = counts(&*LeastRequests.build(&members), &members, 9_000);
         assert!(counts.iter().all(|count| count.abs_diff(3_000) < 300), "{counts:?}");
     }
 }

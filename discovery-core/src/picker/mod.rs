@@ -8,15 +8,18 @@
 //! - **P2** Weight 0 is drained: no picks while any other instance has weight. All at zero: nobody, with an error that says so.
 //! - **P3** Statistics belong to the instance's id and survive every update of the set.
 //! - **P4** With every instance unhealthy or ejected the balancer falls back to all of them (panic mode) instead of failing.
-//! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth.
+//! - **P5** Round robin is exact: counts differ by at most one, also across updates; weighted is smooth: less than one pick from
+//!   the ideal at every prefix, and after a change of members or weights less than two over any stretch of picks.
 //! - **P6** Two processes, given the same members in any order, hash a key to the same instance; a restart on the same id moves no key; a
 //!   leaver moves only its own keys.
 //! - **P7** An instance that joins takes its share gradually if slow start is on, in every picker, by the watcher's own clock.
 //! - **P8** The outcome of a request is reported once, at the end of its response (for gRPC: the trailers), or as cancelled when dropped.
 
+mod columns;
 mod consistent;
 mod ewma;
 mod least;
+mod pair;
 mod power_of_two;
 mod random;
 mod ring;
@@ -110,6 +113,9 @@ impl fmt::Debug for Context<'_> {
     }
 }
 
+/// How often a picker is asked again for somebody who may take the request.
+const TRIES: u32 = 16;
+
 /// Picks one of the members. Called on every request, from many threads at once.
 pub trait Picker: Send + Sync + 'static {
     /// The index of the member that takes the request; `None` if there is none. An index out of bounds counts as none.
@@ -127,11 +133,33 @@ pub trait Picker: Send + Sync + 'static {
         false
     }
 
-    /// Whether members get picks in proportion to [`Member::weight`] at any load, so that a smaller weight is all that a newcomer needs to
-    /// [start slowly](crate::SlowStart). For a picker that does not, the balancer asks again so often when it picked a newcomer that its
-    /// share grows gradually all the same (P7).
-    fn shares_by_weight(&self) -> bool {
+    /// Whether a smaller [`Member::weight`] is all that a newcomer needs to [start slowly](crate::SlowStart) (P7): members get picks in
+    /// proportion to it at any load, and if one weight changes, keys move only to or from its member.
+    ///
+    /// A picker that says no sees the weights of the records, and the balancer asks it through [`pick_where`](Self::pick_where), so that a
+    /// newcomer's share grows gradually all the same.
+    fn starts_by_weight(&self) -> bool {
         true
+    }
+
+    /// As [`pick`](Self::pick), but only somebody who is accepted; if nobody is, anybody. `accepts` may answer by chance, but for a request with
+    /// a key it says the same of a member whenever it is asked, and in every process.
+    ///
+    /// By default it picks again, a bounded number of times, and then goes on to the next by index. Whoever was picked first is not asked about
+    /// again, since a picker that goes by load or key picks the same until it is accepted. A picker that knows who comes next for a key, or
+    /// remembers what it picked, does better.
+    fn pick_where(&self, members: &[Member], context: &Context<'_>, accepts: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let first = self.pick(members, context)?;
+        if accepts(first) {
+            return Some(first);
+        }
+        for _ in 0..TRIES {
+            let next = self.pick(members, context)?;
+            if next != first && accepts(next) {
+                return Some(next);
+            }
+        }
+        (first + 1..members.len()).chain(0..first).find(|at| accepts(*at)).or(Some(first))
     }
 }
 

@@ -3,50 +3,47 @@
 //! Source: M. Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing" (IEEE TPDS 2001). The load is the number of
 //! requests in flight from this process, relative to the weight, as Envoy's least-request policy has it.
 
+use super::columns::Columns;
+use super::pair::{ByWeight, Draw, Evenly, is_even, is_less_loaded, moves, times_less_loaded};
 use super::{Context, Member, Picker, PickerFactory};
 
-/// Draws two different members and takes the one with fewer requests in flight for its weight.
+/// Draws two different members, the first by weight, and takes the one with fewer requests in flight for its weight; of two that have as
+/// many, the first.
+///
+/// Where all are idle, shares are as the weights are; under load, requests in flight are. A lighter member takes over from a heavier by odds
+/// as long as it would be the busier one with the request, so that one of little weight is not flooded for being idle.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PowerOfTwo;
 
-/// Draws two different indexes below `n`; `None` if there are none.
-///
-/// Source of drawing a number below `n` by a product: D. Lemire, "Fast Random Integer Generation in an Interval" (ACM TOMACS 2019),
-/// without its rejection: below a million members the shares differ by less than one in 4,000.
-#[inline]
-pub(super) fn two(n: usize) -> Option<(usize, usize)> {
-    let n = u32::try_from(n).ok().filter(|n| *n >= 2)?;
-    let random = fastrand::u64(..);
-    let below = |random: u64, n: u32| (((random & u64::from(u32::MAX)) * u64::from(n)) >> 32) as usize;
-    let a = below(random, n);
-    // The second is drawn from the others, so that it is never the first again.
-    let b = a + 1 + below(random >> 32, n - 1);
-    let n = n as usize;
-    Some((a, if b >= n { b - n } else { b }))
-}
+/// For members with the same weight.
+struct Even;
 
-impl Picker for PowerOfTwo {
+impl Picker for Even {
     #[inline]
     fn pick(&self, members: &[Member], _context: &Context<'_>) -> Option<usize> {
-        let Some((a, b)) = two(members.len()) else {
+        let Some((a, b)) = Evenly.two(members.len()) else {
             return (members.len() == 1).then_some(0);
         };
-        let (first, second) = (&members[a], &members[b]);
-        // (pending + 1) / weight, compared without dividing: pending is capped at 2^32 - 1, so the products fit 64 bits.
-        let cost_a = u64::from(first.pending().saturating_add(1)) * u64::from(second.weight());
-        let cost_b = u64::from(second.pending().saturating_add(1)) * u64::from(first.weight());
-        Some(if cost_b < cost_a { b } else { a })
+        Some(if members[b].pending() < members[a].pending() { b } else { a })
     }
+}
 
-    /// Of two without load the heavier always wins.
-    fn shares_by_weight(&self) -> bool {
-        false
+struct Weighted(ByWeight);
+
+impl Picker for Weighted {
+    fn pick(&self, members: &[Member], _context: &Context<'_>) -> Option<usize> {
+        let Some((a, b)) = self.0.two(members.len()) else {
+            return (members.len() == 1).then_some(0);
+        };
+        let (first, second) = (members.get(a)?, members.get(b)?);
+        let leaves = is_less_loaded(second, first) && moves(first, second, times_less_loaded(second, first));
+        Some(if leaves { b } else { a })
     }
 }
 
 impl PickerFactory for PowerOfTwo {
-    fn build(&self, _members: &[Member]) -> Box<dyn Picker> {
-        Box::new(Self)
+    fn build(&self, members: &[Member]) -> Box<dyn Picker> {
+        if is_even(members) { Box::new(Even) } else { Box::new(Weighted(ByWeight(Columns::of(members)))) }
     }
 }
 
@@ -54,30 +51,55 @@ impl PickerFactory for PowerOfTwo {
 mod tests {
     use super::*;
     use crate::balancer::testing::members;
+    use crate::picker::testing::{assert_shares, counts};
+
+    fn picked(members: &[Member]) -> Option<usize> {
+        PowerOfTwo.build(members).pick(members, &Context::default())
+    }
 
     #[test]
     fn f12_nobody_where_there_is_nobody() {
-        assert_eq!(PowerOfTwo.pick(&[], &Context::default()), None);
-        assert_eq!(PowerOfTwo.pick(&members(&[1]), &Context::default()), Some(0));
+        assert_eq!(picked(&[]), None);
+        assert_eq!(picked(&members(&[1])), Some(0));
+        assert_eq!(PowerOfTwo.build(&members(&[1, 2])).pick(&[], &Context::default()), None);
     }
 
     #[test]
     fn the_loaded_member_is_avoided() {
-        let members = members(&[1, 1, 1]);
-        let _busy: Vec<_> = (0..5).map(|_| members[1].begin_at(None)).collect();
-        for _ in 0..1_000 {
+        for weights in [[1, 1, 1], [1, 2, 4]] {
+            let members = members(&weights);
+            let _busy: Vec<_> = (0..50).map(|_| members[1].begin_at(None)).collect();
             // Every pair has a member without load, and a loaded one never wins against it.
-            assert_ne!(PowerOfTwo.pick(&members, &Context::default()), Some(1));
+            assert!((0..1_000).all(|_| picked(&members) != Some(1)), "{weights:?}");
         }
+    }
+
+    #[test]
+    fn who_hangs_gets_nothing_more_however_heavy_it_is() {
+        let members = members(&[100, 50]);
+        let picker = PowerOfTwo.build(&members);
+        let mut hung = Vec::new();
+        let mut last = 0;
+        for number in 0..10_000 {
+            let at = picker.pick(&members, &Context::default()).unwrap();
+            let pick = members[at].begin_at(None);
+            if at == 0 {
+                hung.push(pick);
+                last = number;
+            }
+        }
+        assert!(hung.len() < 20 && last < 500, "{} until {last}", hung.len());
+    }
+
+    #[test]
+    fn shares_are_as_the_weights_at_any_load() {
+        assert_shares(&PowerOfTwo);
     }
 
     #[test]
     fn f13_the_largest_weights_do_not_overflow() {
         let members = members(&[u32::MAX, u32::MAX, u32::MAX]);
-        let mut counts = [0u32; 3];
-        for _ in 0..10_000 {
-            counts[PowerOfTwo.pick(&members, &Context::default()).unwrap()] += 1;
-        }
+        let counts = counts(&*PowerOfTwo.build(&members), &members, 10_000);
         assert!(counts.iter().all(|c| c.abs_diff(3_333) < 500), "{counts:?}");
     }
 }

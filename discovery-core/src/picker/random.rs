@@ -1,6 +1,6 @@
 //! Uniform random.
 
-use super::{Context, Member, Picker, PickerFactory};
+use super::{Context, Member, Picker, PickerFactory, TRIES};
 
 /// Picks each member with the same probability, whatever its weight.
 #[derive(Debug, Clone, Copy, Default)]
@@ -11,8 +11,20 @@ impl Picker for Random {
         (!members.is_empty()).then(|| fastrand::usize(..members.len()))
     }
 
-    fn shares_by_weight(&self) -> bool {
+    fn starts_by_weight(&self) -> bool {
         false
+    }
+
+    /// Each draw is a new one, so whoever was not accepted may be drawn again: shares stand as the chances to be accepted do.
+    fn pick_where(&self, members: &[Member], context: &Context<'_>, accepts: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let mut last = self.pick(members, context)?;
+        for _ in 0..TRIES {
+            if accepts(last) {
+                return Some(last);
+            }
+            last = self.pick(members, context)?;
+        }
+        (last..members.len()).chain(0..last).find(|at| accepts(*at)).or(Some(last))
     }
 }
 

@@ -53,8 +53,9 @@ impl Schedule {
             steps: 2 * (active as u128).max(1) - 2,
             step: 0,
             counts: vec![0; weights.len()].into(),
-            waiting: BinaryHeap::new(),
-            released: BinaryHeap::new(),
+            // Each holds everybody at most, and must not grow within a pick.
+            waiting: BinaryHeap::with_capacity(active),
+            released: BinaryHeap::with_capacity(active),
         };
         schedule.begin();
         schedule
@@ -145,6 +146,20 @@ mod tests {
         }
         assert_eq!(Schedule::new(&[0, 0]).next(), None);
         assert_eq!(Schedule::new(&[]).next(), None);
+    }
+
+    #[test]
+    fn p01_heaps_do_not_grow_while_turns_are_taken() {
+        let mut weights = vec![1_000_003u64; 700];
+        weights.extend((0..700).map(|n| n % 3));
+        let mut schedule = Schedule::new(&weights);
+        let capacities = |schedule: &Schedule| [schedule.waiting.capacity(), schedule.released.capacity()];
+        let before = capacities(&schedule);
+        assert!(before.iter().all(|capacity| *capacity >= schedule.waiting.len()));
+        for _ in 0..20_000 {
+            schedule.next().unwrap();
+            assert_eq!(capacities(&schedule), before);
+        }
     }
 
     #[test]

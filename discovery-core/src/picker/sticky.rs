@@ -101,10 +101,10 @@ impl Stuck {
         }
         None
     }
-}
 
-impl Picker for Stuck {
-    fn pick(&self, members: &[Member], context: &Context<'_>) -> Option<usize> {
+    /// Who is remembered for the key; if nobody who is there, whoever is chosen now.
+    #[inline]
+    fn keep(&self, context: &Context<'_>, choose: impl FnOnce() -> Option<usize>) -> Option<usize> {
         let hash = context.key.map_or(0, xxh3_64);
         let place = &self.places[hash as usize & (self.places.len() - 1)];
         // A place publishes nothing but itself, so relaxed ordering suffices.
@@ -112,13 +112,24 @@ impl Picker for Stuck {
         if let Some(index) = self.index(known) {
             return Some(index);
         }
-        let chosen = self.inner.pick(members, context)?;
+        let chosen = choose()?;
         let new = *self.hashes.get(chosen)?;
         match place.compare_exchange(known, new, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => Some(chosen),
             // Another request of the key was faster: both go there, if it knows the same members.
             Err(theirs) => self.index(theirs).or(Some(chosen)),
         }
+    }
+}
+
+impl Picker for Stuck {
+    fn pick(&self, members: &[Member], context: &Context<'_>) -> Option<usize> {
+        self.keep(context, || self.inner.pick(members, context))
+    }
+
+    /// Whoever is not accepted is not remembered; who was accepted once stays.
+    fn pick_where(&self, members: &[Member], context: &Context<'_>, accepts: &dyn Fn(usize) -> bool) -> Option<usize> {
+        self.keep(context, || self.inner.pick_where(members, context, accepts))
     }
 
     fn may_pick(&self, index: usize) -> bool {
@@ -129,8 +140,8 @@ impl Picker for Stuck {
         self.inner.is_timed()
     }
 
-    fn shares_by_weight(&self) -> bool {
-        self.inner.shares_by_weight()
+    fn starts_by_weight(&self) -> bool {
+        self.inner.starts_by_weight()
     }
 }
 

@@ -84,8 +84,14 @@ impl Picker for Narrowed {
         self.inner.is_timed()
     }
 
-    fn shares_by_weight(&self) -> bool {
-        self.inner.shares_by_weight()
+    fn starts_by_weight(&self) -> bool {
+        self.inner.starts_by_weight()
+    }
+
+    fn pick_where(&self, _members: &[Member], context: &Context<'_>, accepts: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let accepts = |at: usize| self.indexes.get(at).is_some_and(|at| accepts(*at));
+        let picked = self.inner.pick_where(&self.chosen, context, &accepts)?;
+        self.indexes.get(picked).copied()
     }
 }
 

@@ -12,7 +12,11 @@ const MAX_TABLE: u64 = 1 << 16;
 /// How far into a schedule a new membership may begin.
 const MAX_SKIP: usize = 1 << 12;
 
-/// Takes the members in proportion to their weights, spread as evenly as possible: no prefix is a whole pick from the ideal (P5).
+/// Takes the members in proportion to their weights, spread as evenly as possible: from its first pick on, no prefix is a whole pick from the
+/// ideal (P5).
+///
+/// When members or weights change it begins anew at a random place of its order, from where on any stretch of picks is less than two from the
+/// ideal: if every membership began at the head, the heaviest would get all picks while members come and go.
 ///
 /// Any weights up to `u32::MAX` work without expanding them. If their sum divided by their greatest common divisor is at most 65,536, a
 /// pick is one addition and one look into a table; beyond that, every 32nd pick also makes the next turns, which takes some microseconds.

@@ -24,7 +24,7 @@ async fn p07_who_joins_takes_its_share_gradually_whatever_the_picker() {
         ("random", Box::new(|_: &[Member]| Random)),
         ("round robin", Box::new(RoundRobin::new())),
         ("weighted", Box::new(WeightedRoundRobin::new())),
-        ("two", Box::new(|_: &[Member]| PowerOfTwo)),
+        ("two", Box::new(PowerOfTwo)),
     ];
     for (name, factory) in pickers {
         let (backend, _held, balancer) = balanced([instance("a", 1), instance("b", 1)], factory, options()).await;

@@ -52,14 +52,13 @@ async fn f13_weights_of_every_kind_through_every_picker() {
             }
             let counts = counts_of_keys(&balancer, PICKS);
             let is_even = weights.iter().all(|weight| *weight == 0 || weight == weights.iter().max().unwrap());
-            let by_weight = balancer.inner.shared.selection.load().first.picker.shares_by_weight();
             let sum: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
             for (count, weight) in counts.iter().zip(weights) {
                 let share = f64::from(weight) / sum * f64::from(PICKS);
                 let deviation = (f64::from(*count) - share).abs();
                 assert!(weight > 0 || *count == 0, "{context}: {counts:?}");
                 // Rings of peers whose points do not follow the weight closely promise only who gets any.
-                if is_even || (by_weight && kind.spread < 0.4) {
+                if is_even || kind.by_weight {
                     assert!(deviation <= share * kind.spread + 1.0, "{context}: {counts:?}");
                 }
             }

@@ -34,17 +34,39 @@ impl Ring {
     }
 }
 
-impl Picker for Ring {
-    fn pick(&self, _members: &[Member], context: &Context<'_>) -> Option<usize> {
-        let point = match context.key {
+impl Ring {
+    /// The first point that counts for the request; as many as there are if that is the first of all again.
+    fn point(&self, context: &Context<'_>) -> usize {
+        match context.key {
             Some(key) => {
                 let hash = (self.hash)(key);
                 self.hashes.partition_point(|point| *point < hash)
             }
             None => fastrand::usize(..self.hashes.len().max(1)),
-        };
+        }
+    }
+}
+
+impl Picker for Ring {
+    fn pick(&self, _members: &[Member], context: &Context<'_>) -> Option<usize> {
         // After the last comes the first.
-        self.owners.get(point).or_else(|| self.owners.first()).map(|owner| *owner as usize)
+        self.owners.get(self.point(context)).or_else(|| self.owners.first()).map(|owner| *owner as usize)
+    }
+
+    /// No: the points are as many as the peers have for the weights of the records, or all would lie elsewhere.
+    fn starts_by_weight(&self) -> bool {
+        false
+    }
+
+    /// Whoever is not accepted lends the key to the owner of the next point, as if it were not there.
+    fn pick_where(&self, _members: &[Member], context: &Context<'_>, accepts: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let (before, from) = self.owners.split_at_checked(self.point(context))?;
+        let mut owners = from.iter().chain(before).map(|owner| *owner as usize);
+        let first = owners.next()?;
+        if accepts(first) {
+            return Some(first);
+        }
+        owners.find(|owner| *owner != first && accepts(*owner)).or(Some(first))
     }
 }
 
