@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench talks to a person")]
 
+mod deploy;
 mod fleet;
 mod hash;
 mod measure;
@@ -12,20 +13,29 @@ mod pick;
 mod snapshot;
 mod tail;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// A handle of the registry at a URL.
+fn connect(url: &str) -> Result<std::sync::Arc<dyn discovery_core::Backend>> {
+    Ok(discovery_kit::connect(url)?)
+}
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words[..] {
+        ["deploy", ref stores @ ..] => deploy::run(stores).await,
+        ["serve", name, url] => deploy::serve(name, url).await,
         ["hash"] => hash::run().await,
         ["pick"] => pick::run().await,
         ["snapshot", ref stores @ ..] => snapshot::run(stores).await,
         ["tail"] => tail::run(tail::Plots::No).await,
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
-            eprintln!("there is no bench {words:?}; known are: hash, pick, snapshot [store …], tail, tail --plots");
+            eprintln!(
+                "there is no bench {words:?}; known are: deploy [store …], hash, pick, snapshot [store …], tail, tail --plots"
+            );
             std::process::exit(2)
         }
     }

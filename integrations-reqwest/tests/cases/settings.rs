@@ -58,9 +58,9 @@ async fn neither_errors_nor_debug_show_a_secret() {
     let stage = Stage::set();
     let _a = stage.register("a", &dead()).await;
     let client: Client = stage.client();
-    let url = "http://me:secret@orders/x?token=secret";
-    let request = client.get(url).timeout(Duration::from_millis(100)).bearer_auth("secret");
+    let url = "http://me:hunter2@orders/x?token=hunter2";
+    let request = client.get(url).timeout(Duration::from_millis(100)).bearer_auth("hunter2");
     let error = request.send().await.unwrap_err();
     let shown = format!("{error} {error:?} {client:?} {:?}", CallError::of(&error).unwrap());
-    assert!(!shown.contains("secret"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
 }

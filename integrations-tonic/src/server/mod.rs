@@ -56,6 +56,7 @@ pub struct ServiceServer {
     change: Option<Change>,
     scheme: &'static str,
     ready: Option<Ready>,
+    registration: RegisterOptions,
     /// Services that the health service knows by name; `None` for no health service.
     healthy: Option<Vec<String>>,
     transport: Server,
@@ -82,6 +83,7 @@ impl ServiceServer {
             change: None,
             scheme: "grpc",
             ready: None,
+            registration: RegisterOptions::default(),
             healthy: Some(Vec::new()),
             transport: Server::builder(),
             grace: DEFAULT_GRACE,
@@ -113,6 +115,13 @@ impl ServiceServer {
         ready: impl Future<Output = Result<(), E>> + Send + 'static,
     ) -> Self {
         self.ready = Some(Box::pin(async { ready.await.map_err(Into::into) }));
+        self
+    }
+
+    /// Sets how the instance is registered, such as how long that may take: 10 s by default, after which the start fails. With a longer deadline a
+    /// server that starts while the registry is away serves meanwhile, and registers when it is back.
+    pub fn with_registration(mut self, options: RegisterOptions) -> Self {
+        self.registration = options;
         self
     }
 
@@ -187,7 +196,7 @@ impl ServiceServer {
             })?;
         }
         health.set(true).await;
-        let registration = backend.register(instance, RegisterOptions::default()).await?;
+        let registration = backend.register(instance, self.registration).await?;
         Ok(RunningServer::new(self.bound, registration, serving, health, self.grace, self.deadline))
     }
 
