@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench talks to a person")]
 
+mod channel;
 mod deploy;
 mod fleet;
 mod hash;
@@ -13,7 +14,8 @@ mod pick;
 mod snapshot;
 mod tail;
 
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A handle of the registry at a URL.
 fn connect(url: &str) -> Result<std::sync::Arc<dyn discovery_core::Backend>> {
@@ -25,6 +27,8 @@ async fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words[..] {
+        ["channel"] => channel::run().await,
+        ["serve-http"] => channel::serve().await,
         ["deploy", ref stores @ ..] => deploy::run(stores).await,
         ["serve", name, url] => deploy::serve(name, url).await,
         ["hash"] => hash::run().await,
@@ -34,7 +38,7 @@ async fn main() -> Result<()> {
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
             eprintln!(
-                "there is no bench {words:?}; known are: deploy [store …], hash, pick, snapshot [store …], tail, tail --plots"
+                "there is no bench {words:?}; known are: channel, deploy [store …], hash, pick, snapshot [store …], tail, tail --plots"
             );
             std::process::exit(2)
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use discovery_core::picker::RoundRobin;
 use discovery_core::{Instance, RegisterOptions};
 use discovery_greeter::{GreeterClient, HelloRequest, Named};
-use discovery_tonic::{Channel, RunningServer, ServiceServer, feed};
+use discovery_tonic::{Channel, RunningServer, ServiceServer};
+use tonic::transport::Endpoint;
+use tonic::transport::channel::Change;
 use tonic::{Request, Status};
 
 use super::{SOON, Scene};
@@ -19,41 +21,60 @@ const IDLE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(scene: &Scene) -> Result<()> {
     let ours = Channel::new(scene.backend.watch(SERVICE), RoundRobin::new());
-    let (tonics, changes) = tonic::transport::Channel::balance_channel(1024);
-    let feeding = tokio::spawn(feed(scene.backend.watch(SERVICE), changes, |_, endpoint| Ok(endpoint)));
-    let mut current = server(scene, 0).await?;
-    // Somebody who comes and goes, which is what changes the set.
-    let instance = |n: usize| {
-        Instance::builder(SERVICE).id("other").endpoint("grpc://127.0.0.1:1").weight(0).version(n.to_string())
-    };
-    let other = scene.backend.register(instance(0).build()?, RegisterOptions::default()).await?;
-    let mut failed = [0, 0];
-    for round in 1..=ROUNDS {
-        for answer in
-            [hello(&mut GreeterClient::new(ours.clone())).await, hello(&mut GreeterClient::new(tonics.clone())).await]
-        {
-            if let Err(status) = answer {
-                eprintln!("while all is well: {status}");
+    // What tonic is made for: each change of the registry becomes a change of the channel, as soon as that takes it.
+    let (tonics, sender) = tonic::transport::Channel::balance_channel::<String>(1024);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let feeding = tokio::spawn(async move {
+        while let Some(change) = told.recv().await {
+            if sender.send(change).await.is_err() {
+                return;
             }
         }
+    });
+    let insert = |id: &str, server: &RunningServer| -> Result<Change<String, Endpoint>> {
+        Ok(Change::Insert(id.to_owned(), Endpoint::from_shared(format!("http://{}", server.local_addr()))?))
+    };
+    let mut current = server(scene, 0).await?;
+    tell.send(insert("server-0", &current)?)?;
+    // A second record of the same server, which changes all the time.
+    let endpoint = |server: &RunningServer| format!("grpc://{}", server.local_addr());
+    let second = Instance::builder(SERVICE).id("second").endpoint(&endpoint(&current)).build()?;
+    let second = scene.backend.register(second, RegisterOptions::default()).await?;
+    tell.send(insert("second", &current)?)?;
+    let mut failed = [0, 0];
+    let calls = async |failed: &mut [usize; 2]| {
+        for (at, answer) in
+            [hello(GreeterClient::new(ours.clone())).await, hello(GreeterClient::new(tonics.clone())).await]
+                .into_iter()
+                .enumerate()
+        {
+            if let Err(status) = answer {
+                eprintln!("{}: {status}", ["ours", "tonic's"][at]);
+                failed[at] += 1;
+            }
+        }
+    };
+    calls(&mut [0, 0]).await;
+    for round in 1..=ROUNDS {
         let idle = tokio::time::Instant::now();
         for n in 0..CHANGES {
-            // Each is another address, so that nobody can overlook it.
-            let endpoint = format!("grpc://127.0.0.1:{}", 1 + n % 1_000).parse()?;
-            other.update(|it| it.endpoints([endpoint]).weight(1).version(n.to_string())).await?;
+            second.update(|it| it.version(format!("{round}.{n}"))).await?;
+            tell.send(insert("second", &current)?)?;
         }
-        other.update(|it| it.weight(0)).await?;
         let next = server(scene, round).await?;
+        tell.send(insert(&format!("server-{round}"), &next)?)?;
+        second.update(|it| it.endpoints(endpoint(&next).parse::<discovery_core::Endpoint>())).await?;
+        tell.send(insert("second", &next)?)?;
         current.shutdown().await?;
+        tell.send(Change::Remove(format!("server-{}", round - 1)))?;
         current = next;
         tokio::time::sleep_until(idle + IDLE).await;
-        failed[0] += usize::from(hello(&mut GreeterClient::new(ours.clone())).await.is_err());
-        failed[1] += usize::from(hello(&mut GreeterClient::new(tonics.clone())).await.is_err());
+        calls(&mut failed).await;
     }
-    scene.print("idle_failed", failed[0], "calls of 3");
-    scene.print("idle_tonic_failed", failed[1], "calls of 3");
+    scene.print("idle_failed", failed[0], &format!("calls of {ROUNDS}"));
+    scene.print("idle_tonic_failed", failed[1], &format!("calls of {ROUNDS}"));
     feeding.abort();
-    other.deregister().await?;
+    second.deregister().await?;
     Ok(current.shutdown().await?)
 }
 
@@ -64,7 +85,7 @@ async fn server(scene: &Scene, number: usize) -> Result<RunningServer> {
     Ok(server.start(scene.backend.clone(), SERVICE, Named::routes(number.to_string())).await?)
 }
 
-async fn hello<T>(client: &mut GreeterClient<T>) -> Result<String, Status>
+async fn hello<T>(mut client: GreeterClient<T>) -> Result<String, Status>
 where
     T: tonic::client::GrpcService<tonic::body::Body>,
     T::Error: Into<tonic::codegen::StdError>,

@@ -18,8 +18,7 @@ use discovery_harness::{Etcd, Redis, ZooKeeper};
 use discovery_tonic::{Channel, ChannelBuilder};
 
 use crate::Result;
-use server::Server;
-pub(crate) use server::serve;
+pub(crate) use server::{Server, serve};
 
 /// Calls a second, half of them unary and half with a stream of answers.
 const RATE: u32 = 2_000;

@@ -9,7 +9,7 @@ use discovery_harness::ServerProcess;
 use discovery_tonic::ServiceServer;
 use tempfile::TempDir;
 
-use super::SERVICE;
+use super::{SERVICE, SOON};
 use crate::Result;
 
 /// How long it serves on while it drains.
@@ -22,11 +22,12 @@ pub(crate) async fn serve(name: &str, url: &str) -> Result<()> {
     let registration = RegisterOptions::default().with_deadline(Duration::from_secs(120));
     let server = ServiceServer::bind("127.0.0.1:0").await?.with_grace(GRACE).with_registration(registration);
     let server = server.instance(|instance| instance.id(id));
+    println!("listening on {}", server.local_addr());
     Ok(server.serve(crate::connect(url)?, SERVICE, Named::routes(name)).await?)
 }
 
 /// The process.
-pub(super) struct Server {
+pub(crate) struct Server {
     name: String,
     url: String,
     process: ServerProcess,
@@ -34,12 +35,38 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(name: &str, url: &str) -> Result<Self> {
+    pub(crate) fn start(name: &str, url: &str) -> Result<Self> {
+        Self::run(name, url, &["serve", name, url])
+    }
+
+    /// A web server.
+    pub(crate) fn start_http() -> Result<Self> {
+        Self::run("web", "", &["serve-http"])
+    }
+
+    fn run(name: &str, url: &str, arguments: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["serve", name, url]);
+        command.args(arguments);
         let process = ServerProcess::spawn(&command, &folder.path().join("log"))?;
         Ok(Self { name: name.to_owned(), url: url.to_owned(), process, _folder: folder })
+    }
+
+    /// Where it listens.
+    pub(crate) async fn address(&self) -> Result<String> {
+        let end = tokio::time::Instant::now() + SOON;
+        loop {
+            let log = self.process.log_tail();
+            if let Some((_, address)) = log.split_once("listening on ")
+                && let Some(address) = address.lines().next()
+            {
+                return Ok(address.trim().to_owned());
+            }
+            if tokio::time::Instant::now() > end {
+                return Err(format!("{} does not listen: {log}", self.name).into());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub(super) fn name(&self) -> &str {
