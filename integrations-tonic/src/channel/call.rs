@@ -55,7 +55,8 @@ pub(super) async fn call(fleet: &Fleet, request: Request<Body>) -> Answer {
         key: options.key.of(&head),
     };
     match &call.retries {
-        Some(retries) => super::persist::call(&call, retries, head, body).await,
+        // On the heap, so that calls without retries are small, which are moved there as a whole.
+        Some(retries) => Box::pin(super::persist::call(&call, retries, head, body)).await,
         None => call.attempt(head, body, &Trace::default()).await.answer,
     }
 }
