@@ -78,7 +78,9 @@ impl Quota {
     }
 
     pub(super) fn give_back(&self) {
-        self.taken.fetch_sub(1, Ordering::Relaxed);
+        // Never below none, or nobody could be ejected any more.
+        let less = |taken: u32| taken.checked_sub(1);
+        let _ = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     #[cfg(test)]

@@ -71,7 +71,10 @@ fn read(text: &str) -> Result<Condition, &'static str> {
         };
     }
     if let Some((name, least)) = text.split_once(">=") {
-        return condition(name, Comparison::AtLeast(value(least)?));
+        return match value(least)? {
+            least if least.is_empty() => Err("the version is missing"),
+            least => condition(name, Comparison::AtLeast(least)),
+        };
     }
     if let Some((name, other)) = text.split_once("!=") {
         return condition(name, Comparison::NotEquals(value(other)?));
@@ -119,9 +122,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        for text in
-            ["", "=x", "a b", "a in (x", "a of (x)", "in (x)", "a=b=c", "@age=1", "a,,b", "a)", "!", "!!a", "a>b"]
-        {
+        for text in [
+            "", "=x", "a b", "a in (x", "a of (x)", "in (x)", "a=b=c", "@age=1", "a,,b", "a>=", "a)", "!", "!!a", "a>b",
+        ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("filter expression"), "{text}: {error}");
         }

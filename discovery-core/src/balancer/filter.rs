@@ -3,6 +3,7 @@
 //! Source of the set of comparisons: the selectors of Kubernetes (equality-based and set-based), and an order for versions.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::{expression, version};
@@ -123,9 +124,12 @@ impl Filter {
         &self.name
     }
 
-    /// Whether it admits an instance.
+    /// Whether it admits an instance. One at which the test panics is not admitted, which is logged: a single bad record must not hide the others.
     pub fn admits(&self, instance: &Instance) -> bool {
-        (self.test)(instance)
+        catch_unwind(AssertUnwindSafe(|| (self.test)(instance))).unwrap_or_else(|_| {
+            tracing::error!(filter = %self.name, id = instance.id(), "the filter panicked; the instance is not admitted");
+            false
+        })
     }
 }
 

@@ -17,6 +17,9 @@ use crate::snapshot::Snapshot;
 /// Selections that are built faster than this are built at once, however many come.
 const FREE_BUILD: Duration = Duration::from_micros(500);
 
+/// A picker that panics would panic again at once.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
 pub(super) async fn follow(
     shared: Arc<Shared>,
     watch: Watch,
@@ -52,14 +55,12 @@ pub(super) async fn follow(
         }
         let snapshot = receiver.borrow_and_update().clone();
         let before = shared.selection.load_full();
-        // Filters, priorities and pickers are the user's, and one that panics must not end this task: later sets would never be seen.
+        // Pickers may be the user's, and one that panics must not end this task: later sets would never be seen.
         let built = catch_unwind(AssertUnwindSafe(|| builder.build(&snapshot, Some(&before))));
         let Ok(next) = built else {
             let service = snapshot.service();
-            tracing::error!(
-                service,
-                "a filter, a priority or a picker panicked; the set from before stays until the next change"
-            );
+            tracing::error!(service, "building a picker panicked; the set from before stays until the next change");
+            tokio::time::sleep(AFTER_PANIC).await;
             continue;
         };
         let next = Arc::new(next);

@@ -34,6 +34,15 @@ pub(super) struct Latency {
     progress: AtomicU64,
 }
 
+/// The last bit of an average that is only known to be too low; a hundred-millionth is none too exact.
+const BOUND: u32 = 1;
+
+/// Whether an average comes from an answer or a failure.
+#[inline]
+fn is_answer(average: f32) -> bool {
+    average > 0.0 && average.to_bits() & BOUND == 0
+}
+
 /// Whether a request is timed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Timing {
@@ -84,16 +93,17 @@ impl Latency {
         let known = average / fading;
         match outcome {
             // A peak is believed at once.
-            Some(Outcome::Success) if took >= known => self.learn(took, now),
+            Some(Outcome::Success) if took >= known || !is_answer(average) => self.learn(took, now),
             // At the same tick nothing has faded, so a faster answer changes nothing.
             Some(Outcome::Success) if fading > 1.0 => self.learn(took + (average - took) / fading, now),
             Some(Outcome::Success) => {}
             Some(Outcome::Failure | Outcome::Unreachable) => {
                 self.learn((2.0 * known.max(took)).clamp(FAILURE_FLOOR, FAILURE_CEILING), now);
             }
-            // It would have taken longer still, and it says nothing of the answers of others. Where nothing was known that much is known now, or
+            // It would have taken longer still, and it says nothing of the answers of others. Where nothing was known it has been tried now, or
             // whoever hangs would be tried first for ever by callers who give up.
-            Some(Outcome::Cancelled) if took > known || average <= 0.0 => return self.learn(took, now),
+            Some(Outcome::Cancelled) if !is_answer(average) => return self.learn_bound(took.max(known), now),
+            Some(Outcome::Cancelled) if took > known => return self.learn(took, now),
             Some(Outcome::Cancelled) | None => return,
         }
         self.progress.store(now.nanos(), Ordering::Relaxed);
@@ -102,13 +112,21 @@ impl Latency {
     #[inline]
     fn learn(&self, average: f32, now: Moment) {
         // Zero would mean that nothing is known.
-        self.average.store(pack(average.max(1.0), stamp(now)), Ordering::Relaxed);
+        let answer = f32::from_bits(average.max(1.0).to_bits() & !BOUND);
+        self.average.store(pack(answer, stamp(now)), Ordering::Relaxed);
+    }
+
+    /// Learns that an answer takes longer than this, where none was ever heard.
+    #[inline]
+    fn learn_bound(&self, average: f32, now: Moment) {
+        let bound = f32::from_bits(average.max(1.0).to_bits() | BOUND);
+        self.average.store(pack(bound, stamp(now)), Ordering::Relaxed);
     }
 
     /// Whether any request has told how long it takes.
     #[inline]
     pub(super) fn is_known(&self) -> bool {
-        unpack(self.average.load(Ordering::Relaxed)).0 > 0.0
+        is_answer(unpack(self.average.load(Ordering::Relaxed)).0)
     }
 
     /// What an answer is expected to take in nanoseconds while so many requests are in flight, as far as anything is known. Reading it

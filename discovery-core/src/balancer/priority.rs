@@ -3,6 +3,7 @@
 //! Source: Envoy's priority levels (docs, "Priority levels"); see [`share`](super::share) for how much each takes over.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::Instance;
@@ -28,9 +29,12 @@ impl Priorities {
         Self(Arc::new(of))
     }
 
-    /// The priority of an instance.
+    /// The priority of an instance. One at which the function panics comes last, which is logged.
     pub fn of(&self, instance: &Instance) -> u32 {
-        (self.0)(instance)
+        catch_unwind(AssertUnwindSafe(|| (self.0)(instance))).unwrap_or_else(|_| {
+            tracing::error!(id = instance.id(), "the function of priorities panicked; the instance comes last");
+            u32::MAX
+        })
     }
 }
 

@@ -13,6 +13,8 @@ use crate::picker::Context;
 /// A balancer with a selection of its own at hand, for callers who can give `&mut`. A pick looks whether there is a newer selection, which
 /// costs one read of a number that seldom changes.
 ///
+/// Between two picks it keeps the selection that it saw last, with all of its members and tables, so drop one that idles for long.
+///
 /// Where the picker goes by time and picks come faster than one in 50 µs, one request in four is timed: reading a clock twice would cost
 /// more than everything else, and a quarter of so many says as much as all.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ const SKIPPED: u8 = 3;
 impl Reader {
     pub(super) fn new(balancer: Balancer) -> Self {
         let shared = &balancer.inner.shared;
-        let tab = shared.tabs.open(shared.selection.load_full());
+        let tab = shared.tabs.open(|| shared.selection.load_full());
         Self { balancer, tab, read: Moment::default(), skip: 0 }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Member;
 use super::plan::Place;
@@ -11,6 +11,9 @@ use super::zone::is_busier;
 use crate::picker::Context;
 use crate::snapshot::Freshness;
 use crate::{Error, ErrorKind};
+
+/// Sets the hash that draws a tier apart from that of pickers, or all keys of a tier would be those of a part of its picker's table.
+const TIERS: u64 = 0x7465_7273;
 
 /// One membership, its tiers and their pickers, behind one atomic pointer.
 pub(super) struct Selection {
@@ -89,7 +92,7 @@ impl Selection {
         if self.more.is_empty() {
             return self.at(&self.first, self.first.choose(context)?);
         }
-        let random = context.key.map_or_else(|| fastrand::u64(..), xxh3_64);
+        let random = context.key.map_or_else(|| fastrand::u64(..), |key| xxh3_64_with_seed(key, TIERS));
         let number = self.ends.partition_point(|end| *end <= random >> 32);
         let tier = self.tier(number)?;
         let index = tier.choose(context)?;

@@ -77,9 +77,10 @@ struct Open {
 }
 
 impl Tabs {
-    /// Opens a tab for a selection.
-    pub(super) fn open(&self, selection: Arc<Selection>) -> Arc<Tab> {
+    /// Opens a tab for the selection that is loaded meanwhile, while nobody makes room for another one.
+    pub(super) fn open(&self, load: impl FnOnce() -> Arc<Selection>) -> Arc<Tab> {
         let mut register = self.lock();
+        let selection = load();
         let number = register.free.pop().unwrap_or(register.open.len());
         let places = selection.first.members.len();
         let tab = Arc::new(Tab::new(selection, places, number));
@@ -203,7 +204,7 @@ mod tests {
     fn p01_a_reader_goes_on_only_where_there_is_room_and_nobody_at_the_register() {
         let tabs = Arc::<Tabs>::default();
         let [small, large, larger] = selections(&tabs, &[2, 50, 90]).try_into().unwrap();
-        let mut tab = tabs.open(small.clone());
+        let mut tab = tabs.open(|| small.clone());
         let first = small.first.members[0].clone();
         tab.count(0);
         assert!(!tabs.renew(&mut tab, large.clone()), "nobody made room");
@@ -219,6 +220,6 @@ mod tests {
         tab.count(0);
         tabs.close(&tab);
         assert_eq!(first.cell().flights().begun(), 3);
-        assert_eq!(tabs.open(small).number, tab.number, "its place is free again");
+        assert_eq!(tabs.open(|| small).number, tab.number, "its place is free again");
     }
 }

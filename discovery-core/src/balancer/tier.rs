@@ -68,6 +68,10 @@ impl Tier {
 /// How often each keeps a pick, given its share of its weight: the fullest always does.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 2^32, and saturates")]
 pub(super) fn keeps(shares: &[f64]) -> Box<[u32]> {
-    let fullest = shares.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let fullest = shares.iter().copied().fold(0.0, f64::max);
+    if fullest <= 0.0 {
+        // Somebody has to take the requests.
+        return vec![u32::MAX; shares.len()].into();
+    }
     shares.iter().map(|share| (share / fullest * f64::from(u32::MAX)) as u32).collect()
 }

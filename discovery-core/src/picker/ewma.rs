@@ -99,6 +99,30 @@ mod tests {
     }
 
     #[test]
+    fn who_never_answers_is_no_faster_than_others_however_soon_callers_give_up() {
+        fastrand::seed(7);
+        for patience in [0, 50, 5_000].map(Duration::from_micros) {
+            let (clock, hand) = Clock::manual();
+            let members: Vec<_> = (0..10).map(|id| timed_member(&id.to_string(), 1, &clock)).collect();
+            let picker = PeakEwma.build(&members);
+            let mut picked = 0;
+            for _ in 0..5_000 {
+                let at = picker.pick(&members, &Context::default().at(clock.now())).unwrap();
+                let pick = members[at].begin_at(Some(clock.now()));
+                hand.advance(if at == 0 { patience } else { Duration::from_millis(10) });
+                if at == 0 {
+                    picked += 1;
+                    drop(pick);
+                } else {
+                    pick.finish(Outcome::Success);
+                }
+            }
+            // A fair share is 500; as fast as the others it wins half of its draws, faster it would win them all.
+            assert!(picked < 650, "{picked} after {patience:?}");
+        }
+    }
+
+    #[test]
     fn the_slow_is_avoided_and_tried_again_much_later() {
         let (clock, hand) = Clock::manual();
         let members: Vec<_> = ["a", "b", "c"].iter().map(|id| timed_member(id, 1, &clock)).collect();

@@ -3,8 +3,8 @@
 //! The first is drawn by weight, the second is any other, so a member has its share wherever the first is taken: when all are idle, or as
 //! good as each other. From there a request moves to the second only for a reason, and from a heavier to a lighter one by odds: who has a
 //! tenth of the weight takes one in ten. In equilibrium as many move in one direction as in the other (N. Metropolis et al., "Equation of
-//! State Calculations by Fast Computing Machines", J. Chem. Phys. 1953), and nobody takes more than twice its share, which is what slow
-//! start relies on. The odds grow by how many times better the second is, so that who hangs is left alone whatever its weight is.
+//! State Calculations by Fast Computing Machines", J. Chem. Phys. 1953), and of power of two nobody takes more than about twice
+//! its share, which is what slow start relies on. The odds grow by how many times better the second is, so that who hangs is left alone whatever its weight is.
 
 use super::Member;
 use super::columns::Columns;

@@ -22,6 +22,8 @@ const NOBODY: u64 = 0;
 /// [`ConsistentHash`](super::ConsistentHash), members that join take no keys from others, and another process, or this one after a restart, may choose
 /// otherwise. A member counts as the same under the same id.
 ///
+/// With [zones](crate::Zone) or [priorities](crate::Priorities) each group of members has places of its own; requests without a key go to any.
+///
 /// Memory is bounded: there are so many places, and keys whose hash (XXH3) is the same modulo their number share one.
 #[derive(Debug)]
 pub struct Sticky<F> {
@@ -53,10 +55,10 @@ impl<F: PickerFactory> PickerFactory for Sticky<F> {
         })
     }
 
-    /// Keys may stick to members of any group, so all groups share the places.
+    /// With places of its own: a key of another group that has the same place would take it again and again.
     fn another(&self) -> Option<Box<dyn PickerFactory>> {
         let inner = self.inner.another()?;
-        Some(Box::new(Sticky { inner, places: self.places.clone() }))
+        Some(Box::new(Sticky::with_places(inner, self.places.len())))
     }
 }
 

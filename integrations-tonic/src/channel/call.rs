@@ -78,9 +78,13 @@ impl Call<'_> {
     pub(super) async fn attempt(&self, mut head: Parts, mut body: Body, trace: &Trace) -> Attempted {
         let path = head.uri.clone();
         loop {
-            let chosen = match self.find(&head, trace).await {
-                Ok(chosen) => chosen,
-                Err(status) => return Attempted { answer: Err(status), was_sent: false },
+            let chosen = match self.choose(&head, trace) {
+                Some(chosen) => chosen,
+                // On the heap, so that calls which need not wait are small.
+                None => match Box::pin(self.wait(&head, trace)).await {
+                    Ok(chosen) => chosen,
+                    Err(status) => return Attempted { answer: Err(status), was_sent: false },
+                },
             };
             match self.send(chosen, head, body, &path, trace).await {
                 Sent::Answered(answer) => return Attempted { answer, was_sent: true },
@@ -90,28 +94,37 @@ impl Call<'_> {
         }
     }
 
-    /// An instance that can take the call, as soon as there is one.
-    async fn find(&self, head: &Parts, trace: &Trace) -> Result<Chosen, Status> {
-        let fleet = self.fleet;
+    /// Lets something be done with what a picker may know of the call. One that is to go elsewhere than before has no key, which would bring it
+    /// back.
+    fn with_context<T>(&self, head: &Parts, trace: &Trace, what: impl FnOnce(&Context<'_>) -> T) -> T {
         let heads = Heads(&head.headers);
         let mut context = Context::default().with_method(head.uri.path()).with_headers(&heads);
-        if let Some(key) = &self.key {
+        if let (Some(key), None) = (&self.key, trace.avoid()) {
             context = context.with_key(key.bytes());
         }
-        if let Some(chosen) = fleet.choose(&context, trace.avoid()) {
-            return Ok(chosen);
-        }
+        what(&context)
+    }
+
+    /// An instance that can take the call now.
+    fn choose(&self, head: &Parts, trace: &Trace) -> Option<Chosen> {
+        self.with_context(head, trace, |context| self.fleet.choose(context, trace.avoid()))
+    }
+
+    /// An instance that can take the call, as soon as there is one.
+    async fn wait(&self, head: &Parts, trace: &Trace) -> Result<Chosen, Status> {
+        let fleet = self.fleet;
+        let nobody = || self.with_context(head, trace, |context| fleet.nobody(context));
         // Subscribed before the next choice, so that nothing between a choice in vain and the wait is missed.
         let (mut news, mut selections) = (fleet.subscribe(), fleet.balancer().selections());
         loop {
             news.mark_unchanged();
-            if let Some(chosen) = fleet.choose(&context, trace.avoid()) {
+            if let Some(chosen) = self.choose(head, trace) {
                 return Ok(chosen);
             }
             // The first dial may have come to its end since the choice; then there is news.
             let is_hopeless = !fleet.is_hopeful() && !news.has_changed().unwrap_or(false);
             if fleet.options().when_empty == WhenEmpty::FailFast && is_hopeless {
-                return Err(Status::unavailable(fleet.nobody(&context)));
+                return Err(Status::unavailable(nobody()));
             }
             let change = async {
                 tokio::select! {
@@ -127,7 +140,7 @@ impl Call<'_> {
                 }
             };
             if !heard {
-                let waited = format!("{}; waited {:?}", fleet.nobody(&context), self.started.elapsed());
+                let waited = format!("{}; waited {:?}", nobody(), self.started.elapsed());
                 return Err(Status::unavailable(waited));
             }
         }

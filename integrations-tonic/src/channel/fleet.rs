@@ -32,7 +32,7 @@ pub(super) struct Fleet {
 pub(super) struct Chosen {
     pub(super) pick: Pick,
     pub(super) sender: Sender,
-    pub(super) target: Target,
+    pub(super) target: Arc<Target>,
 }
 
 impl Fleet {
@@ -204,7 +204,7 @@ impl Crew {
         let same = self
             .posts
             .get(instance.id())
-            .is_some_and(|(now, _)| *now.target() == Target::of(instance, self.fleet.options().tls.as_ref()));
+            .is_some_and(|(now, _)| now.leads_to(&Target::of(instance, self.fleet.options().tls.as_ref())));
         if !same {
             self.remove(instance.id());
             self.add(instance);

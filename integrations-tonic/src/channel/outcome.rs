@@ -34,6 +34,19 @@ pub(super) fn code_in(headers: &HeaderMap) -> Option<Code> {
     headers.get("grpc-status").map(|status| Code::from_bytes(status.as_bytes()))
 }
 
+/// What a response says before its body: its status, or that of a proxy which speaks no gRPC, by gRPC's "HTTP to gRPC Status Code Mapping".
+pub(super) fn code_of<B>(response: &Response<B>) -> Code {
+    code_in(response.headers()).unwrap_or_else(|| match response.status().as_u16() {
+        200 => Code::Ok,
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::Unimplemented,
+        429 | 502..=504 => Code::Unavailable,
+        _ => Code::Unknown,
+    })
+}
+
 fn of_headers(headers: &HeaderMap) -> Option<Outcome> {
     code_in(headers).map(of_code)
 }

@@ -1,5 +1,6 @@
 //! A call that may be made again: after a failure, or beside an attempt that takes long.
 
+use discovery_core::attempts::Hedge;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep};
@@ -28,10 +29,10 @@ pub(super) async fn call(call: &Call<'_>, retries: &Retries, mut head: Parts, bo
         failed += 1;
         let none = HeaderMap::new();
         let (code, headers) = match &answer {
-            Ok(response) => (outcome::code_in(response.headers()).unwrap_or(Code::Ok), response.headers()),
+            Ok(response) => (outcome::code_of(response), response.headers()),
             Err(status) => (status.code(), &none),
         };
-        let wait = if was_sent { retries.wait_after(failed, code, headers) } else { None };
+        let wait = if was_sent && replay.is_kept() { retries.wait_after(failed, code, headers) } else { None };
         match wait {
             Some(wait) if call.has_time_for(wait) => sleep(wait).await,
             _ => return answer,
@@ -61,8 +62,7 @@ async fn beside(
         tokio::select! {
             biased;
             attempted = &mut first => {
-                hedge.record(begun.elapsed());
-                return attempted;
+                return record(hedge, begun, attempted);
             }
             // Only what has been read to its end can be sent by two at once.
             () = async { sleep(delay).await; replay.completed().await } => {}
@@ -74,12 +74,17 @@ async fn beside(
             let mut head = head.clone();
             head.headers.insert(PREVIOUS, HeaderValue::from(1));
             let attempted = race(call, first, trace, head, body, &second).await;
-            hedge.record(begun.elapsed());
-            return attempted;
+            return record(hedge, begun, attempted);
         }
     }
-    let attempted = first.await;
-    hedge.record(begun.elapsed());
+    record(hedge, begun, first.await)
+}
+
+/// A call that found nobody says nothing about how long an answer takes.
+fn record(hedge: &Hedge, begun: Instant, attempted: Attempted) -> Attempted {
+    if attempted.was_sent {
+        hedge.record(begun.elapsed());
+    }
     attempted
 }
 
@@ -109,6 +114,5 @@ async fn race(
 }
 
 fn is_good(attempted: &Attempted) -> bool {
-    let code = attempted.answer.as_ref().map(|response| outcome::code_in(response.headers()));
-    matches!(code, Ok(None | Some(Code::Ok)))
+    attempted.answer.as_ref().is_ok_and(|response| outcome::code_of(response) == Code::Ok)
 }

@@ -77,6 +77,11 @@ impl Replay {
         Some(Body::new(Attempt { shared: self.shared.clone(), number, at: 0 }))
     }
 
+    /// Whether it can be sent again.
+    pub(super) fn is_kept(&self) -> bool {
+        lock(&self.shared).state != State::Lost
+    }
+
     /// Waits until all of it was read and kept, so that several attempts can be made at once. For ever, if that never happens.
     pub(super) async fn completed(&self) {
         loop {

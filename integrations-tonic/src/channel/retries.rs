@@ -13,6 +13,9 @@ const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// By which a server hears how many attempts came before (gRPC A6).
 pub(super) const PREVIOUS: &str = "grpc-previous-rpc-attempts";
 
+/// A server must not be able to park a call for good.
+const LONGEST_PUSHBACK: Duration = Duration::from_secs(60);
+
 type Applies = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Sends calls again whose attempt failed with a status before anything was answered, and, if asked, slow ones a second time.
@@ -98,8 +101,11 @@ impl Retries {
         self.budget.failed();
         let wait = self.policy.wait_after(failed).filter(|_| self.budget.permits())?;
         match headers.get(PUSHBACK) {
-            // What is no number of milliseconds means no further attempt.
-            Some(pushback) => pushback.to_str().ok()?.parse().ok().map(Duration::from_millis),
+            // What is no number of milliseconds means no further attempt, and so does more than anybody waits for.
+            Some(pushback) => {
+                let pushback = pushback.to_str().ok()?.parse().ok().map(Duration::from_millis);
+                pushback.filter(|wait| *wait <= LONGEST_PUSHBACK)
+            }
             None => Some(wait),
         }
     }
@@ -138,7 +144,7 @@ mod tests {
             retries().wait_after(1, Code::Unavailable, &headers)
         };
         assert_eq!(pushed("70"), Some(Duration::from_millis(70)));
-        assert_eq!((pushed("-1"), pushed("soon")), (None, None));
+        assert_eq!((pushed("-1"), pushed("soon"), pushed("60001")), (None, None, None));
     }
 
     #[test]

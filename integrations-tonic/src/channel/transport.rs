@@ -63,7 +63,7 @@ impl Links {
 
 pub(super) struct Transport {
     id: Arc<str>,
-    target: Result<Target, String>,
+    target: Result<Arc<Target>, String>,
     /// Written by the transport's tasks, by whoever retires it, and by a call that finds a connection closed.
     /// The balancer is told under this lock, so that its last word is always the latest.
     links: Mutex<Links>,
@@ -71,18 +71,19 @@ pub(super) struct Transport {
 
 impl Transport {
     pub(super) fn new(instance: &Instance, options: &Options) -> Self {
-        let target = Target::of(instance, options.tls.as_ref());
+        let target = Target::of(instance, options.tls.as_ref()).map(Arc::new);
         let failure = target.as_ref().err().map(|why| Failure { at: Instant::now(), why: why.clone() });
         let all = (0..options.connections).map(|_| Link::Down(failure.clone())).collect();
         Self { id: instance.id().into(), target, links: Mutex::new(Links { all, next: 0, retired: false }) }
     }
 
-    pub(super) fn target(&self) -> &Result<Target, String> {
-        &self.target
+    /// Whether it goes where another target says.
+    pub(super) fn leads_to(&self, target: &Result<Target, String>) -> bool {
+        self.target.as_deref() == target.as_ref()
     }
 
     /// A connection, if there is one that takes requests. Otherwise the balancer learns that there is none.
-    pub(super) fn sender(&self, fleet: &Fleet) -> Option<(Sender, Target)> {
+    pub(super) fn sender(&self, fleet: &Fleet) -> Option<(Sender, Arc<Target>)> {
         let mut links = self.lock();
         let (Ok(target), false) = (&self.target, links.retired) else {
             return None;

@@ -29,7 +29,7 @@ fn p08_a_sum_has_every_pick_once_while_a_reader_refreshes_and_drops() {
     model(move || {
         let tabs = Arc::<Tabs>::default();
         let [older, newer] = set.selections(&tabs);
-        let tab = tabs.open(older.clone());
+        let tab = tabs.open(|| older.clone());
         pick(&tab, Outcome::Success);
         let reader = spawn({
             let tabs = tabs.clone();
@@ -57,7 +57,7 @@ fn p08_picks_with_and_without_a_reader_do_not_overwrite_each_other() {
     model(move || {
         let tabs = Arc::<Tabs>::default();
         let [selection, _] = set.selections(&tabs);
-        let tab = tabs.open(selection.clone());
+        let tab = tabs.open(|| selection.clone());
         let reader = spawn({
             let tabs = tabs.clone();
             move || {
@@ -112,7 +112,7 @@ fn successes_are_never_too_many(request: fn(&Selection, &Tab)) {
     model(move || {
         let tabs = Arc::<Tabs>::default();
         let [selection, _] = set.selections(&tabs);
-        let tab = tabs.open(selection.clone());
+        let tab = tabs.open(|| selection.clone());
         // Loom lets the thread that it is in go first, and so finds what others see of it too early.
         let counting = spawn({
             let selection = selection.clone();

@@ -143,11 +143,29 @@ async fn a_filter_that_panics_does_not_freeze_the_set() {
     });
     let options = BalancerOptions::default().with_filter(filter);
     let (backend, _held, balancer) = balanced(fleet(2), RoundRobin::new(), options).await;
+    let _poison = registered(&backend, instance("poison", 1)).await;
+    let _other = registered(&backend, instance("other", 1)).await;
+    knows(&balancer, &["0", "1", "other", "poison"]).await;
+    assert_eq!(picked(&balancer), ["0", "1", "other"]);
+    assert_eq!(standing(&balancer, "poison"), "poison: gets nothing: filtered out by \"picky\"");
+}
+
+/// Panics at one member.
+struct Delicate;
+
+impl PickerFactory for Delicate {
+    fn build(&self, members: &[Member]) -> Box<dyn crate::Picker> {
+        assert!(members.iter().all(|member| member.instance().id() != "poison"), "as expected of it");
+        RoundRobin::new().build(members)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_picker_that_panics_neither_ends_the_balancer_nor_keeps_it_busy() {
+    let (backend, _held, balancer) = balanced(fleet(2), Delicate, BalancerOptions::default()).await;
     let poison = registered(&backend, instance("poison", 1)).await;
-    // The set with it is never built; the one from before stays.
     let two = async || (balancer.members().len() == 2).then_some(()).ok_or("not two");
     stays(Duration::from_secs(5), "the set from before", two).await;
-    assert_eq!(picked(&balancer), ["0", "1"]);
     poison.deregister().await.unwrap();
     let _other = registered(&backend, instance("other", 1)).await;
     knows(&balancer, &["0", "1", "other"]).await;

@@ -254,12 +254,18 @@ async fn p06_the_requests_of_a_key_stay_in_one_zone_however_the_zones_share() {
             assert!(balancer.set_health(id, Condition::Unhealthy("503".into())));
         }
         heeded(&balancer).await;
-        let mut elsewhere = 0;
+        let (mut elsewhere, mut places) = (0, Vec::new());
         for key in 0..1_000u32 {
             let picks = (0..5).map(|_| balancer.pick(&Context::default().with_key(&key.to_le_bytes())).unwrap());
             let ids: Vec<_> = picks.map(|pick| pick.instance().id().to_owned()).collect();
             assert!(ids.iter().all(|id| *id == ids[0]), "{key}: {ids:?}");
             elsewhere += u32::from(ids[0].starts_with('b'));
+            places.push(ids[0].clone());
+        }
+        // No key has taken the place of another meanwhile.
+        for (key, place) in (0..1_000u32).zip(&places) {
+            let pick = balancer.pick(&Context::default().with_key(&key.to_le_bytes())).unwrap();
+            assert_eq!(pick.instance().id(), place, "{key}");
         }
         assert!((250..350).contains(&elsewhere), "{elsewhere}");
         // Those that are here have more than their share, not less.
