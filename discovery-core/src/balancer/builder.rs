@@ -98,7 +98,7 @@ impl<F: PickerFactory> Builder<F> {
         // Read first: what rings while this is built is heeded by the next one.
         let health = self.bell.rings();
         let now = Instant::now();
-        let known = self.carry_over(snapshot, before, now);
+        let (known, gone) = self.carry_over(snapshot, before, now);
         let plan = plan(&known, &self.options);
         if let Some(rules) = &self.options.outliers {
             self.quota.limit_to(rules.limit(plan.admitted));
@@ -127,6 +127,8 @@ impl<F: PickerFactory> Builder<F> {
         let more: Box<[_]> = tiers.collect();
         let first = first.unwrap_or_else(|| self.nobody(before));
         self.by_weight = first.picker.starts_by_weight();
+        // Not before everything of the user's has run: if that panics, they are still there the next time.
+        gone.into_iter().for_each(|member| member.cell().flights().health.retire());
         let is_timed = first.picker.is_timed() || more.iter().any(|tier| tier.picker.is_timed());
         Selection {
             number: before.map_or(0, |before| before.number + 1),
@@ -179,16 +181,21 @@ impl<F: PickerFactory> Builder<F> {
         starts.then(|| known.iter().map(share).collect())
     }
 
-    /// Gives every instance its cell from before; both lists are sorted by id, so one walk suffices.
-    fn carry_over(&self, snapshot: &Snapshot, before: Option<&Selection>, now: Instant) -> Box<[Member]> {
+    /// Gives every instance its cell from before, and finds those that are gone; both lists are sorted by id, so one walk suffices.
+    fn carry_over<'a>(
+        &self,
+        snapshot: &Snapshot,
+        before: Option<&'a Selection>,
+        now: Instant,
+    ) -> (Box<[Member]>, Vec<&'a Member>) {
         // Nobody joined whom the first set has.
         let joined = before.filter(|before| !before.freshness.is_loading()).map(|_| now);
-        let retire = |member: &Member| member.cell().flights().health.retire();
+        let mut gone = Vec::new();
         let mut before = before.map_or(&[][..], |before| &before.known).iter().peekable();
         let mut known = Vec::with_capacity(snapshot.len());
         for instance in snapshot.instances().iter() {
-            while let Some(gone) = before.next_if(|member| member.instance().id() < instance.id()) {
-                retire(gone);
+            while let Some(member) = before.next_if(|member| member.instance().id() < instance.id()) {
+                gone.push(member);
             }
             known.push(match before.next_if(|member| member.instance().id() == instance.id()) {
                 Some(member) if Arc::ptr_eq(member.instance(), instance) => member.clone(),
@@ -203,8 +210,8 @@ impl<F: PickerFactory> Builder<F> {
                 None => self.join(instance, joined),
             });
         }
-        before.for_each(retire);
-        known.into()
+        gone.extend(before);
+        (known.into(), gone)
     }
 
     fn join(&self, instance: &Arc<Instance>, joined: Option<Instant>) -> Member {

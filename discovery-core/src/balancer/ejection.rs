@@ -78,9 +78,7 @@ impl Quota {
     }
 
     pub(super) fn give_back(&self) {
-        // Never below none, or nobody could be ejected any more.
-        let less = |taken: u32| taken.checked_sub(1);
-        let _ = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
     #[cfg(test)]
