@@ -59,9 +59,12 @@ pub(crate) fn settings() -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(3))
 }
 
-/// An address that refuses connections.
+/// An address that refuses connections, for as long as this process lives: a port that was merely free a moment ago may be a server of another
+/// test by now.
 pub(crate) fn dead() -> String {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = discovery_harness::free_port().unwrap();
+    let address = port.address();
+    std::mem::forget(port);
     format!("http://{address}")
 }
 
