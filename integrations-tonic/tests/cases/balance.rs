@@ -82,7 +82,8 @@ async fn an_instance_that_never_greets_gets_no_call_while_another_is_connected()
     let stage = Stage::set();
     // The kernel accepts its connections, and nobody answers them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = discovery_harness::free_port().unwrap();
+    let refusing = port.address();
     let a = Node::start("a").await;
     let _registered = [
         stage.register("silent", &format!("grpc://{}", silent.local_addr().unwrap())).await,

@@ -19,7 +19,10 @@ async fn hello_within(channel: &Channel, deadline: Duration) -> Result<String, S
 
 /// An address that refuses connections.
 fn dead() -> String {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = discovery_harness::free_port().unwrap();
+    let address = port.address();
+    // Nobody else gets it, for as long as this process lives.
+    std::mem::forget(port);
     format!("grpc://{address}")
 }
 
