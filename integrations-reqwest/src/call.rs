@@ -30,6 +30,7 @@ pub(crate) async fn call(
     if let Some(key) = &key {
         context = context.with_key(key.as_bytes());
     }
+    let mut refused = 0;
     let mut retrying = Retrying { service, failed: 0, allowed: service.options.allows(request.method()), deadline };
     loop {
         if let Some(waiting) = &mut waiting {
@@ -55,8 +56,16 @@ pub(crate) async fn call(
         };
         extensions.insert(chosen.way.called());
         request = match send(service, chosen, request, deadline).await {
-            // The next choice is another one, or waits.
-            Attempt::NotSent(back) => back,
+            Attempt::NotSent(back) => {
+                // Whoever will not wait asks nobody twice, even if the first may be tried again by now.
+                refused += 1;
+                let fails_fast = service.options.when_empty == WhenEmpty::FailFast;
+                if fails_fast && refused >= service.balancer.members().len() {
+                    return fail(nobody(service, &Choice::Unreachable));
+                }
+                // The next choice is another one, or waits.
+                back
+            }
             Attempt::Answered(response, back) => match (retrying.after_answer(&response, &back), back) {
                 (Some(pause), Returned::Whole(back)) => {
                     drop(response);

@@ -35,8 +35,8 @@ async fn the_services_name_is_asked_for_checked_and_sent() {
             assert_eq!(get(&client, &format!("{scheme}://orders/{path}")).await, "orders");
         }
     }
-    // A connection may be back in its pool a moment after the next request asked for one.
-    assert!((2..=4).contains(&a.accepted()), "at least one connection for each scheme: {}", a.accepted());
+    // A connection is back in its pool a moment after its answer, so requests may take more; the clients are two.
+    assert_eq!(client.middleware().held(), (2, 2), "one client for each scheme");
     // Nobody speaks plain HTTP there.
     let plain = client.get("http://orders/name").send().await.unwrap_err();
     assert!(CallError::of(&plain).unwrap().to_string().contains("no filter left any"), "{plain}");
