@@ -5,7 +5,7 @@ use std::time::Duration;
 use discovery_greeter::Named;
 use discovery_harness::eventually;
 use discovery_kit::picker::RoundRobin;
-use discovery_kit::{Backend, State};
+use discovery_kit::{Backend, RegistrationState, State};
 use discovery_tonic::{Channel, RunningServer, ServiceServer};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -77,6 +77,12 @@ async fn tell(registry: Registry) {
     registry.come_back().await;
     eventually(SETTLE, "the set to be live", async || watch.freshness().is_live()).await;
     known(&watch, SETTLE, 3).await;
+    // Its handle reconnects on its own, later than the reader's perhaps, and a drain marks nothing on a registry that it cannot reach.
+    eventually(SETTLE, "the registration to hold again", async || match one.running.registration().state() {
+        RegistrationState::Registered => Ok(()),
+        other => Err(format!("{}: {other:?}", registry.name)),
+    })
+    .await;
 
     // Drained: it is seen to, finishes what it has, and goes.
     let (drained, ()) = tokio::join!(one.running.shutdown(), async {
