@@ -27,7 +27,7 @@ async fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["channel"] => channel::run().await,
+        ["channel", ref names @ ..] => channel::run(names).await,
         ["serve-http"] => channel::serve().await,
         ["deploy", ref stores @ ..] => deploy::run(stores).await,
         ["serve", name, url] => deploy::serve(name, url).await,
@@ -38,7 +38,7 @@ async fn main() -> Result<()> {
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
             eprintln!(
-                "there is no bench {words:?}; known are: channel, deploy [store …], hash, pick, snapshot [store …], tail, tail --plots"
+                "there is no bench {words:?}; known are: channel [contestant …], deploy [store …], hash, pick, snapshot [store …], tail, tail --plots"
             );
             std::process::exit(2)
         }

@@ -2,6 +2,7 @@
 //!
 //! Servers are processes of their own. Everybody has the same number of calls open, in turn for some time each, round by round.
 
+mod bare;
 mod http;
 
 use std::future::Future;
@@ -38,7 +39,8 @@ struct Contestant {
     p99: Vec<f64>,
 }
 
-pub(crate) async fn run() -> Result<()> {
+/// Compares all, or looks at those that are named alone.
+pub(crate) async fn run(names: &[&str]) -> Result<()> {
     let servers: Vec<_> = (0..SERVERS).map(|n| Server::start(&format!("s{n}"), "memory:")).collect::<Result<_>>()?;
     let mut addresses = Vec::new();
     for server in &servers {
@@ -58,6 +60,7 @@ pub(crate) async fn run() -> Result<()> {
 
     let mut contestants = vec![
         of("direct", grpc(direct)),
+        of("bare", grpc(bare::Bare::connect(&addresses[0]).await?)),
         of("tonic", grpc(ours_one)),
         of("balance", grpc(balance)),
         of("tonic_all", grpc(ours_all)),
@@ -67,6 +70,7 @@ pub(crate) async fn run() -> Result<()> {
         }),
         of("reqwest", web_call(move || ours_http.get("http://web/").send())),
     ];
+    contestants.retain(|contestant| names.is_empty() || names.contains(&contestant.name));
     for round in 0..WARM_UP + ROUNDS {
         for contestant in &mut contestants {
             let (rate, p99) = slice(&contestant.call).await?;

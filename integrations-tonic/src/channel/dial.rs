@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper::client::conn::http2::{Builder, Connection, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -46,7 +46,7 @@ async fn connect(target: &Target, options: &Options) -> io::Result<Dialled> {
         Some(files) => secure(files, target, stream).await?,
     };
     let (greet, greeting) = oneshot::channel();
-    let io = TokioIo::new(Greeted { stream, greet: Some(greet) });
+    let io = TokioIo::new(Greeted { stream, greet: Some(greet), gathered: false });
     // The executor runs what belongs to the connection; all of it ends with the connection.
     let (sender, connection) = Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -108,6 +108,19 @@ async fn secure(_: &discovery_core::TlsFiles, _: &Target, _: Box<dyn Io>) -> io:
 struct Greeted {
     stream: Box<dyn Io>,
     greet: Option<oneshot::Sender<()>>,
+    /// Whether the writes since the last flush had their turn put off.
+    gathered: bool,
+}
+
+impl Greeted {
+    /// Puts the first write after a flush off until the tasks that are ready have run, so that what they send goes with it.
+    fn gather(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.gathered, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
 }
 
 impl AsyncRead for Greeted {
@@ -126,6 +139,7 @@ impl AsyncRead for Greeted {
 
 impl AsyncWrite for Greeted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.gather(cx));
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -134,6 +148,7 @@ impl AsyncWrite for Greeted {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.gather(cx));
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
@@ -142,6 +157,7 @@ impl AsyncWrite for Greeted {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.gathered = false;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
