@@ -18,6 +18,7 @@ use super::fleet::{Chosen, Fleet};
 use super::key::{HashKey, Heads};
 use super::outcome;
 use super::retries::Retries;
+use super::stream::Failed;
 use super::target::Target;
 
 pub(super) type Answer = Result<Response<Body>, Status>;
@@ -71,12 +72,14 @@ pub(super) struct Attempted {
 enum Sent {
     Answered(Answer),
     Not(Request<Body>),
+    /// The server says that it has not looked at it.
+    Refused(Request<Body>, Status),
 }
 
 impl Call<'_> {
     /// Sends to one instance after the other until one takes the request, and waits for its answer.
     pub(super) async fn attempt(&self, mut head: Parts, mut body: Body, trace: &Trace) -> Attempted {
-        let path = head.uri.clone();
+        let mut was_refused = false;
         loop {
             let chosen = match self.choose(&head, trace) {
                 Some(chosen) => chosen,
@@ -86,10 +89,16 @@ impl Call<'_> {
                     Err(status) => return Attempted { answer: Err(status), was_sent: false },
                 },
             };
-            match self.send(chosen, head, body, &path, trace).await {
+            match self.send(chosen, head, body, trace).await {
                 Sent::Answered(answer) => return Attempted { answer, was_sent: true },
                 // Its connection ended with nothing sent, so the next choice is another one.
                 Sent::Not(back) => (head, body) = back.into_parts(),
+                // Sent once more, as gRPC's retry design (gRFC A6, "Transparent Retries") has it: who refuses again means it.
+                Sent::Refused(back, _) if !was_refused => {
+                    was_refused = true;
+                    (head, body) = back.into_parts();
+                }
+                Sent::Refused(_, status) => return Attempted { answer: Err(status), was_sent: true },
             }
         }
     }
@@ -146,20 +155,18 @@ impl Call<'_> {
         }
     }
 
-    async fn send(&self, chosen: Chosen, mut head: Parts, body: Body, path: &Uri, trace: &Trace) -> Sent {
-        let Chosen { pick, mut sender, target } = chosen;
+    async fn send(&self, chosen: Chosen, mut head: Parts, body: Body, trace: &Trace) -> Sent {
+        let Chosen { pick, sender, target } = chosen;
         let claim = Claim::new(pick, trace);
-        head.uri = match with_origin(path, &target) {
+        head.uri = match with_origin(head.uri, &target) {
             Ok(uri) => uri,
             Err(error) => {
                 claim.discard();
-                let text = format!("no URI for {path} at {}: {error}", target.authority);
+                let text = format!("no URI for the call at {}: {error}", target.authority);
                 return Sent::Answered(Err(Status::internal(text)));
             }
         };
-        let sending = sender.try_send_request(Request::from_parts(head, body));
-        // A connection whose instance is gone ends once nobody holds a sender.
-        drop(sender);
+        let sending = sender.send(head, body);
         let answered = match self.deadline {
             Some(deadline) => timeout_at(deadline, sending).await,
             None => Ok(sending.await),
@@ -177,17 +184,19 @@ impl Call<'_> {
                 Sent::Answered(Err(too_late()))
             }
             Ok(Ok(response)) => Sent::Answered(Ok(outcome::observe(response, claim.into_pick(), self.retries.clone()))),
-            Ok(Err(mut error)) => match error.take_message() {
-                Some(request) => {
-                    // Nothing was sent, so there is no request to count.
-                    claim.discard();
-                    Sent::Not(request)
-                }
-                None => {
-                    claim.finish(Outcome::Failure);
-                    Sent::Answered(Err(broken(&self.whom(&target), error.into_error())))
-                }
-            },
+            Ok(Err(Failed::Unsent(request))) => {
+                // There is no request to count.
+                claim.discard();
+                Sent::Not(request)
+            }
+            Ok(Err(Failed::Refused(request, error))) => {
+                claim.finish(Outcome::Failure);
+                Sent::Refused(request, broken(&self.whom(&target), error))
+            }
+            Ok(Err(Failed::Broken(error))) => {
+                claim.finish(Outcome::Failure);
+                Sent::Answered(Err(broken(&self.whom(&target), error)))
+            }
             Err(_) => {
                 claim.finish(Outcome::Failure);
                 Sent::Answered(Err(too_late()))
@@ -209,7 +218,7 @@ impl Call<'_> {
 
 /// What a broken connection or a reset stream means to the caller: tonic's reading of the HTTP/2 reason, and without one, that the
 /// instance is unavailable.
-pub(super) fn broken(whom: &str, error: hyper::Error) -> Status {
+pub(super) fn broken(whom: &str, error: h2::Error) -> Status {
     let text = format!("the call to {whom} broke: {error}");
     let read = Status::from_error(Box::new(error));
     // tonic takes an end without a reason for UNKNOWN, and a connection task that is gone for CANCELLED.
@@ -222,8 +231,8 @@ pub(super) fn broken(whom: &str, error: hyper::Error) -> Status {
     status
 }
 
-fn with_origin(path: &Uri, target: &Target) -> Result<Uri, http::uri::InvalidUriParts> {
-    let mut parts = path.clone().into_parts();
+fn with_origin(uri: Uri, target: &Target) -> Result<Uri, http::uri::InvalidUriParts> {
+    let mut parts = uri.into_parts();
     parts.scheme = Some(target.scheme.clone());
     parts.authority = Some(target.authority.clone());
     Uri::from_parts(parts)

@@ -1,68 +1,35 @@
 //! One connection to one address, from the dial to the server's greeting.
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 
-use hyper::client::conn::http2::{Builder, Connection, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tonic::body::Body;
 
 use super::builder::Options;
+use super::connection::{Room, Sender, shake_hands};
 use super::target::Target;
-
-pub(super) type Sender = SendRequest<Body>;
+use super::wire::Io;
 
 /// Makes a connection that is ready for requests, within the connect timeout; otherwise says why not, with the address.
 ///
-/// The second value is the connection's life: it ends when the connection does, or when all senders are gone and what they were given
-/// is sent. Dropped, it takes no further request, but those in flight finish.
-pub(super) async fn dial(
-    target: &Target,
-    options: &Options,
-) -> Result<(Sender, impl Future<Output = ()> + Send + use<>), String> {
+/// It lives as long as a sender or an answer that is still being read, unless it breaks; the room tells when it takes no more requests.
+pub(super) async fn dial(target: &Target, options: &Options) -> Result<(Sender, Arc<Room>), String> {
     let address = target.endpoint.authority();
     match tokio::time::timeout(options.connect_timeout, connect(target, options)).await {
-        Ok(Ok((sender, connection))) => Ok((sender, async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection broke");
-            }
-        })),
+        Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => Err(format!("{address}: {error}")),
         Err(_) => Err(format!("{address}: no connection within {:?}", options.connect_timeout)),
     }
 }
 
-type Dialled = (Sender, Connection<TokioIo<Greeted>, Body, TokioExecutor>);
-
-async fn connect(target: &Target, options: &Options) -> io::Result<Dialled> {
+async fn connect(target: &Target, options: &Options) -> io::Result<(Sender, Arc<Room>)> {
     let stream = open(target).await?;
     let stream = match &options.tls {
         None => stream,
         Some(files) => secure(files, target, stream).await?,
     };
-    let (greet, greeting) = oneshot::channel();
-    let io = TokioIo::new(Greeted { stream, greet: Some(greet), gathered: false });
-    // The executor runs what belongs to the connection; all of it ends with the connection.
-    let (sender, connection) = Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(options.keepalive_interval)
-        .keep_alive_timeout(options.keepalive_timeout)
-        .keep_alive_while_idle(true)
-        .handshake(io)
-        .await
-        .map_err(io::Error::other)?;
-    greeting.await.map_err(|_| io::Error::other("the server closed the connection without a greeting"))?;
-    Ok((sender, connection))
+    shake_hands(stream, options).await
 }
-
-/// Any connection.
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 async fn open(target: &Target) -> io::Result<Box<dyn Io>> {
     let endpoint = &target.endpoint;
@@ -99,69 +66,4 @@ async fn secure(files: &discovery_core::TlsFiles, target: &Target, stream: Box<d
 #[cfg(not(feature = "tls"))]
 async fn secure(_: &discovery_core::TlsFiles, _: &Target, _: Box<dyn Io>) -> io::Result<Box<dyn Io>> {
     Err(io::Error::other("TLS is not compiled in; build discovery-tonic with the feature \"tls\""))
-}
-
-/// A stream that says when the server has spoken first.
-///
-/// The kernel accepts connections for a process that is stopped or still starting, and the HTTP/2 handshake does not wait for the
-/// server's settings: without this, such a server would take requests that it never answers.
-struct Greeted {
-    stream: Box<dyn Io>,
-    greet: Option<oneshot::Sender<()>>,
-    /// Whether the writes since the last flush had their turn put off.
-    gathered: bool,
-}
-
-impl Greeted {
-    /// Puts the first write after a flush off until the tasks that are ready have run, so that what they send goes with it.
-    fn gather(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.gathered, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-impl AsyncRead for Greeted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if buf.filled().len() > before
-            && let Some(greet) = self.greet.take()
-        {
-            // Nobody waits any more if the dial was given up, which closes this stream too.
-            let _ = greet.send(());
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for Greeted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.gather(cx));
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        ready!(self.gather(cx));
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.gathered = false;
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }

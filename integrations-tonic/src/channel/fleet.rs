@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::builder::Options;
-use super::dial::Sender;
+use super::connection::Sender;
 use super::news::News;
 use super::target::Target;
 use super::transport::{Failure, Transport, supervise};

@@ -6,6 +6,7 @@
 mod builder;
 mod call;
 mod claim;
+mod connection;
 mod deadline;
 mod dial;
 mod fleet;
@@ -15,8 +16,10 @@ mod outcome;
 mod persist;
 mod replay;
 mod retries;
+mod stream;
 mod target;
 mod transport;
+mod wire;
 
 use std::fmt;
 use std::future::Future;

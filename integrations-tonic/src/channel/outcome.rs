@@ -4,14 +4,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use discovery_core::{Outcome, Pick};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Frame, SizeHint};
-use hyper::body::{Bytes, Incoming};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::retries::Retries;
+use super::stream::Answer;
 
 /// Whose fault a code is. It is the classification of Linkerd and of most circuit breakers: what an overloaded, broken or stuck
 /// instance answers is a failure, and what the application means to say is not.
@@ -52,11 +53,7 @@ fn of_headers(headers: &HeaderMap) -> Option<Outcome> {
 }
 
 /// Hands the pick over to the response's body, or finishes it if the headers say it all.
-pub(super) fn observe(
-    response: Response<Incoming>,
-    pick: Option<Pick>,
-    retries: Option<Arc<Retries>>,
-) -> Response<Body> {
+pub(super) fn observe(response: Response<Answer>, pick: Option<Pick>, retries: Option<Arc<Retries>>) -> Response<Body> {
     let (head, body) = response.into_parts();
     let known = of_headers(&head.headers).or_else(|| {
         // No gRPC answer at all, or one that ends without a status.
@@ -73,7 +70,7 @@ pub(super) fn observe(
 /// A response body that finishes its pick at the trailers. Dropped before, the pick counts as cancelled.
 struct Observed {
     /// `None` after its end, so that whoever keeps an exhausted response does not keep the connection of a gone instance open.
-    body: Option<Incoming>,
+    body: Option<Answer>,
     pick: Option<Pick>,
     /// Whose budget a success fills.
     retries: Option<Arc<Retries>>,

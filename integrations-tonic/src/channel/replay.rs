@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
-use hyper::body::Bytes;
 use tokio::sync::Notify;
 use tonic::Status;
 use tonic::body::Body;

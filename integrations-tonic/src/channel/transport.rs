@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::builder::Options;
-use super::dial::{Sender, dial};
+use super::connection::Sender;
+use super::dial::dial;
 use super::fleet::Fleet;
 use super::target::Target;
 
@@ -173,7 +174,7 @@ async fn gone(retired: &mut watch::Receiver<()>) {
     while retired.changed().await.is_ok() {}
 }
 
-/// Keeps one connection of a transport until `retired` resolves, then lets what was given to it be sent, and returns.
+/// Keeps one connection of a transport until `retired` resolves. What was given to it by then is sent and answered.
 pub(super) async fn supervise(
     transport: Arc<Transport>,
     at: usize,
@@ -194,16 +195,15 @@ pub(super) async fn supervise(
         };
         let mut pause = Duration::ZERO;
         match dialled {
-            Ok((sender, connection)) => {
+            Ok((sender, room)) => {
                 warned = false;
                 tracing::debug!(id = %transport.id, endpoint = %target.endpoint, "connected");
                 let since = Instant::now();
                 transport.publish(at, sender, &fleet);
-                tokio::pin!(connection);
                 tokio::select! {
-                    () = &mut connection => {}
+                    () = room.closed() => {}
                     // Its senders are gone but for those of calls that are about to send, so it ends by itself.
-                    () = gone(&mut retired) => return connection.await,
+                    () = gone(&mut retired) => return,
                 }
                 transport.lose(at, None, &fleet);
                 if since.elapsed() >= STEADY {
