@@ -19,4 +19,5 @@ mod cases {
     #[cfg(all(unix, feature = "tls"))]
     mod secure;
     mod server;
+    mod streams;
 }

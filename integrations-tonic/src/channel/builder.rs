@@ -139,7 +139,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets how often each connection is probed, also while it is idle, and how long the answer may take; 10 s and 5 s by default.
+    /// Sets after how much silence of the server a connection is probed, also while it is idle, and how long the answer may take; 10 s and 5 s
+    /// by default. A connection without an answer is given up, with the calls on it.
     pub fn with_keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
         self.options.keepalive_interval = interval;
         self.options.keepalive_timeout = timeout;

@@ -73,18 +73,25 @@ enum Sent {
     Answered(Answer),
     Not(Request<Body>),
     /// The server says that it has not looked at it.
-    Refused(Request<Body>, Status),
+    Refused(Refusal),
+}
+
+struct Refusal {
+    request: Request<Body>,
+    by: Arc<str>,
+    status: Status,
 }
 
 impl Call<'_> {
     /// Sends to one instance after the other until one takes the request, and waits for its answer.
     pub(super) async fn attempt(&self, mut head: Parts, mut body: Body, trace: &Trace) -> Attempted {
-        let mut was_refused = false;
+        let mut refused_by: Option<Arc<str>> = None;
         loop {
-            let chosen = match self.choose(&head, trace) {
+            let avoid = refused_by.as_deref().or(trace.avoid());
+            let chosen = match self.choose(&head, avoid) {
                 Some(chosen) => chosen,
                 // On the heap, so that calls which need not wait are small.
-                None => match Box::pin(self.wait(&head, trace)).await {
+                None => match Box::pin(self.wait(&head, avoid)).await {
                     Ok(chosen) => chosen,
                     Err(status) => return Attempted { answer: Err(status), was_sent: false },
                 },
@@ -94,40 +101,40 @@ impl Call<'_> {
                 // Its connection ended with nothing sent, so the next choice is another one.
                 Sent::Not(back) => (head, body) = back.into_parts(),
                 // Sent once more, as gRPC's retry design (gRFC A6, "Transparent Retries") has it: who refuses again means it.
-                Sent::Refused(back, _) if !was_refused => {
-                    was_refused = true;
-                    (head, body) = back.into_parts();
+                Sent::Refused(refusal) if refused_by.is_none() => {
+                    refused_by = Some(refusal.by);
+                    (head, body) = refusal.request.into_parts();
                 }
-                Sent::Refused(_, status) => return Attempted { answer: Err(status), was_sent: true },
+                Sent::Refused(refusal) => return Attempted { answer: Err(refusal.status), was_sent: true },
             }
         }
     }
 
     /// Lets something be done with what a picker may know of the call. One that is to go elsewhere than before has no key, which would bring it
     /// back.
-    fn with_context<T>(&self, head: &Parts, trace: &Trace, what: impl FnOnce(&Context<'_>) -> T) -> T {
+    fn with_context<T>(&self, head: &Parts, avoid: Option<&str>, what: impl FnOnce(&Context<'_>) -> T) -> T {
         let heads = Heads(&head.headers);
         let mut context = Context::default().with_method(head.uri.path()).with_headers(&heads);
-        if let (Some(key), None) = (&self.key, trace.avoid()) {
+        if let (Some(key), None) = (&self.key, avoid) {
             context = context.with_key(key.bytes());
         }
         what(&context)
     }
 
     /// An instance that can take the call now.
-    fn choose(&self, head: &Parts, trace: &Trace) -> Option<Chosen> {
-        self.with_context(head, trace, |context| self.fleet.choose(context, trace.avoid()))
+    fn choose(&self, head: &Parts, avoid: Option<&str>) -> Option<Chosen> {
+        self.with_context(head, avoid, |context| self.fleet.choose(context, avoid))
     }
 
     /// An instance that can take the call, as soon as there is one.
-    async fn wait(&self, head: &Parts, trace: &Trace) -> Result<Chosen, Status> {
+    async fn wait(&self, head: &Parts, avoid: Option<&str>) -> Result<Chosen, Status> {
         let fleet = self.fleet;
-        let nobody = || self.with_context(head, trace, |context| fleet.nobody(context));
+        let nobody = || self.with_context(head, avoid, |context| fleet.nobody(context));
         // Subscribed before the next choice, so that nothing between a choice in vain and the wait is missed.
         let (mut news, mut selections) = (fleet.subscribe(), fleet.balancer().selections());
         loop {
             news.mark_unchanged();
-            if let Some(chosen) = self.choose(head, trace) {
+            if let Some(chosen) = self.choose(head, avoid) {
                 return Ok(chosen);
             }
             // The first dial may have come to its end since the choice; then there is news.
@@ -190,8 +197,9 @@ impl Call<'_> {
                 Sent::Not(request)
             }
             Ok(Err(Failed::Refused(request, error))) => {
+                let by = claim.whom();
                 claim.finish(Outcome::Failure);
-                Sent::Refused(request, broken(&self.whom(&target), error))
+                Sent::Refused(Refusal { request, by, status: broken(&self.whom(&target), error) })
             }
             Ok(Err(Failed::Broken(error))) => {
                 claim.finish(Outcome::Failure);

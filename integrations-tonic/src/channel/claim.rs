@@ -52,6 +52,11 @@ impl<'a> Claim<'a> {
         Self { pick: Some(pick), trace }
     }
 
+    /// The id of the instance.
+    pub(super) fn whom(&self) -> Arc<str> {
+        self.pick.as_ref().map_or_else(|| "".into(), |pick| pick.instance().id().into())
+    }
+
     pub(super) fn finish(mut self, outcome: Outcome) {
         if let Some(pick) = self.pick.take() {
             pick.finish(outcome);

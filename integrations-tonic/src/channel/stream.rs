@@ -135,8 +135,10 @@ impl Future for Pipe {
                     };
                 }
                 Poll::Ready(None) => {
-                    let whole = if this.sent == 0 { Some(this.held.clone().unwrap_or_default()) } else { None };
-                    return Poll::Ready(this.send(true).ok().and(whole));
+                    let whole = (this.sent == 0).then(|| this.held.clone().unwrap_or_default());
+                    // It fails if the stream was refused already; then the body is whole all the same.
+                    let _ = this.send(true);
+                    return Poll::Ready(whole);
                 }
                 Poll::Ready(Some(Err(_))) => {
                     this.stream.send_reset(Reason::INTERNAL_ERROR);

@@ -4,6 +4,7 @@ mod hello;
 mod node;
 #[cfg(all(unix, feature = "tls"))]
 mod plain;
+mod refuser;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(crate) use hello::Hello;
 pub(crate) use node::Node;
 #[cfg(all(unix, feature = "tls"))]
 pub(crate) use plain::Plain;
+pub(crate) use refuser::Refuser;
 
 use discovery_greeter::GreeterClient;
 use discovery_greeter::HelloRequest;
