@@ -6,58 +6,64 @@ use discovery_core::Outcome;
 use reqwest::{Request, Response, Url};
 use tokio::time::Instant;
 
-use crate::body::{Loan, Returned};
+use crate::body::Loan;
 use crate::error::{FailedAttempt, causes};
 use crate::outcome::observe;
 use crate::service::{Chosen, Shared};
 
 /// What became of an attempt.
 pub(crate) enum Attempt {
-    /// An answer, and what is left of the request.
-    Answered(Response, Returned),
+    /// An answer, and whether the request can be sent again.
+    Answered(Response, bool),
     /// Nothing was sent, and the request is as it was.
-    NotSent(Request),
-    /// It was sent and broke, or its time is over; with the request if it can be sent again.
-    Broken(reqwest::Error, Option<Request>),
+    NotSent,
+    /// It was sent and broke, or its time is over; and whether it can be sent again.
+    Broken(reqwest::Error, bool),
 }
 
-/// Sends a request to an instance. Dropped, it counts as cancelled.
-pub(crate) async fn send(service: &Shared, chosen: Chosen, request: Request, deadline: Option<Instant>) -> Attempt {
+/// Sends a request to an instance, and leaves what is left of it. Dropped, it counts as cancelled.
+pub(crate) async fn send(
+    service: &Shared,
+    chosen: Chosen,
+    request: &mut Request,
+    deadline: Option<Instant>,
+) -> Attempt {
     let Chosen { pick, way } = chosen;
-    let (mut request, loan) = Loan::of(request);
-    way.target.lead(request.url_mut());
+    let (mut copy, loan) = Loan::of(request);
+    way.target.lead(copy.url_mut());
     if let Some(deadline) = deadline {
-        *request.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
+        *copy.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
     }
-    let result = way.client.execute(request).await;
-    let called = way.called();
+    let result = way.client.execute(copy).await;
+    let is_whole = loan.back(request);
+    let called = &way.called;
     let id = called.instance().id();
     let error = match result {
         Ok(response) => {
             service.absences.forget(id);
-            let asked = loan.request().url().clone();
-            return Attempt::Answered(observe(response, pick, called, asked), loan.back());
+            let asked = request.url().clone();
+            return Attempt::Answered(observe(response, pick, called.clone(), asked), is_whole);
         }
         Err(error) => error,
     };
-    let address = way.target.address(loan.request().url());
+    let address = way.target.address(request.url());
     let blame = blame(&error);
     tracing::debug!(service = %service.name, endpoint = %called.endpoint(), %error, "an attempt failed");
-    match (blame, loan.back().whole()) {
-        (Blame::NotSent, Some(request)) => {
+    match (blame, is_whole) {
+        (Blame::NotSent, true) => {
             let endpoint = Some(called.endpoint().clone());
             service.unreachable(pick, FailedAttempt { id: id.into(), endpoint, why: causes(error).into() });
-            Attempt::NotSent(request)
+            Attempt::NotSent
         }
-        (Blame::Caller, back) => {
+        (Blame::Caller, _) => {
             // What cannot be sent says nothing about the instance.
             pick.discard();
-            Attempt::Broken(named(error, address), back)
+            Attempt::Broken(named(error, address), is_whole)
         }
-        (Blame::NotSent | Blame::Instance, back) => {
+        (Blame::NotSent | Blame::Instance, _) => {
             pick.finish(Outcome::Failure);
             service.absences.forget(id);
-            Attempt::Broken(named(error, address), back)
+            Attempt::Broken(named(error, address), is_whole)
         }
     }
 }

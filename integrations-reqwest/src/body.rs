@@ -7,61 +7,35 @@ use std::task::{Context, Poll};
 use http_body::{Frame, SizeHint};
 use reqwest::{Body, Request};
 
-/// What is left with us of a request that was given away.
-pub(crate) enum Loan {
-    /// Its body is bytes, which are shared, so the request is there twice.
-    Copied(Request),
-    /// Its body is a stream, which is there only once.
-    Lent { head: Request, body: Shelf },
-}
-
-/// What comes back of a request that was given away.
-pub(crate) enum Returned {
-    /// The request as it was; its body can be sent from the beginning.
-    Whole(Request),
-    /// The request without its body, which was begun.
-    Head(Request),
-}
-
-impl Returned {
-    pub(crate) fn whole(self) -> Option<Request> {
-        match self {
-            Self::Whole(request) => Some(request),
-            Self::Head(_) => None,
-        }
-    }
+/// A copy of a request on its way, and what makes the request whole again.
+pub(crate) struct Loan {
+    /// Holds the body if that is a stream, which is there only once. A body of bytes is in the copy and in the request.
+    shelf: Option<Shelf>,
 }
 
 impl Loan {
-    /// Lends a request out.
-    pub(crate) fn of(mut request: Request) -> (Request, Self) {
+    /// Makes the copy that is sent. Until the loan is given back, the request has no body if that is a stream.
+    pub(crate) fn of(request: &mut Request) -> (Request, Self) {
         if let Some(copy) = request.try_clone() {
-            return (request, Self::Copied(copy));
+            return (copy, Self { shelf: None });
         }
         let shelf = Shelf(Arc::new(Mutex::new(request.body_mut().take())));
         // Only a body can keep a request from being cloned, and it has none.
-        let head = request.try_clone().unwrap_or_else(|| Request::new(request.method().clone(), request.url().clone()));
-        *request.body_mut() = Some(Body::wrap(Lent { shelf: shelf.clone(), body: None }));
-        (request, Self::Lent { head, body: shelf })
+        let mut copy =
+            request.try_clone().unwrap_or_else(|| Request::new(request.method().clone(), request.url().clone()));
+        *copy.body_mut() = Some(Body::wrap(Lent { shelf: shelf.clone(), body: None }));
+        (copy, Self { shelf: Some(shelf) })
     }
 
-    /// The request as the caller gave it.
-    pub(crate) fn request(&self) -> &Request {
-        let (Self::Copied(request) | Self::Lent { head: request, .. }) = self;
-        request
-    }
-
-    pub(crate) fn back(self) -> Returned {
-        match self {
-            Self::Copied(request) => Returned::Whole(request),
-            Self::Lent { mut head, body } => match body.lock().take() {
-                Some(body) => {
-                    *head.body_mut() = Some(body);
-                    Returned::Whole(head)
-                }
-                None => Returned::Head(head),
-            },
-        }
+    /// Gives the request its body back, and says whether it has it: a stream that was begun is gone.
+    pub(crate) fn back(self, request: &mut Request) -> bool {
+        let Some(shelf) = self.shelf else {
+            return true;
+        };
+        let body = shelf.lock().take();
+        let is_whole = body.is_some();
+        *request.body_mut() = body;
+        is_whole
     }
 }
 

@@ -9,23 +9,22 @@ use reqwest_middleware::{Error, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::attempt::{Attempt, send};
-use crate::body::Returned;
 use crate::empty::{DEFAULT_WAIT, WhenEmpty};
 use crate::error::CallError;
 use crate::service::{Choice, Shared};
 
-/// Calls a service, and answers the response with what is left of the request.
+/// Calls a service, and answers the response and whether the request could be sent again.
 pub(crate) async fn call(
     service: &Shared,
-    mut request: Request,
+    request: &mut Request,
     extensions: &mut Extensions,
-) -> Result<(Response, Returned)> {
+) -> Result<(Response, bool)> {
     let started = Instant::now();
     let deadline = request.timeout().and_then(|timeout| started.checked_add(*timeout));
     // Most requests need not wait, so nothing is prepared for it before one has to.
     let mut waiting: Option<Waiting<'_>> = None;
     let method = format!("{} {}", request.method(), request.url().path());
-    let key = service.options.key.key(&request, extensions);
+    let key = service.options.key.key(request, extensions);
     let mut context = Context::default().with_method(&method);
     if let Some(key) = &key {
         context = context.with_key(key.as_bytes());
@@ -54,9 +53,9 @@ pub(crate) async fn call(
                 continue;
             }
         };
-        extensions.insert(chosen.way.called());
-        request = match send(service, chosen, request, deadline).await {
-            Attempt::NotSent(back) => {
+        extensions.insert(chosen.way.called.clone());
+        match send(service, chosen, request, deadline).await {
+            Attempt::NotSent => {
                 // Whoever will not wait asks nobody twice, even if the first may be tried again by now.
                 refused += 1;
                 let fails_fast = service.options.when_empty == WhenEmpty::FailFast;
@@ -64,24 +63,19 @@ pub(crate) async fn call(
                     return fail(nobody(service, &Choice::Unreachable));
                 }
                 // The next choice is another one, or waits.
-                back
             }
-            Attempt::Answered(response, back) => match (retrying.after_answer(&response, &back), back) {
-                (Some(pause), Returned::Whole(back)) => {
+            Attempt::Answered(response, is_whole) => match retrying.after_answer(&response, is_whole) {
+                Some(pause) => {
                     drop(response);
                     sleep(pause).await;
-                    back
                 }
-                (_, back) => return Ok((response, back)),
+                None => return Ok((response, is_whole)),
             },
-            Attempt::Broken(error, back) => match retrying.after_break(&error, back) {
-                Some((pause, back)) => {
-                    sleep(pause).await;
-                    back
-                }
+            Attempt::Broken(error, is_whole) => match retrying.after_break(&error, is_whole) {
+                Some(pause) => sleep(pause).await,
                 None => return Err(error.into()),
             },
-        };
+        }
     }
 }
 
@@ -100,21 +94,20 @@ struct Retrying<'a> {
 
 impl Retrying<'_> {
     /// How long to wait before one more attempt, if the answer asks for one.
-    fn after_answer(&mut self, response: &Response, back: &Returned) -> Option<Duration> {
+    fn after_answer(&mut self, response: &Response, is_whole: bool) -> Option<Duration> {
         if !self.service.options.retries.as_ref().is_some_and(|retries| retries.has(response.status())) {
             self.service.budget.succeeded();
             return None;
         }
-        matches!(back, Returned::Whole(_)).then(|| self.pause())?
+        if is_whole { self.pause() } else { None }
     }
 
-    fn after_break(&mut self, error: &reqwest::Error, back: Option<Request>) -> Option<(Duration, Request)> {
+    fn after_break(&mut self, error: &reqwest::Error, is_whole: bool) -> Option<Duration> {
         // Whoever set a timeout wants to hear of it when it is over; what never left this process fails again.
-        if error.is_timeout() || !error.is_request() {
+        if error.is_timeout() || !error.is_request() || !is_whole {
             return None;
         }
-        let request = back?;
-        Some((self.pause()?, request))
+        self.pause()
     }
 
     /// How long to wait before one more attempt, if there may be one.

@@ -72,11 +72,10 @@ impl Middleware for DiscoveryMiddleware {
                 return next.run(request, extensions).await;
             };
             let service = self.services.get(destination);
-            let (response, asked) = call(service.shared(), request, extensions).await?;
-            request = match follow(&response, asked, &mut hops, self.services.options.redirects)? {
-                Some(request) => request,
-                None => return Ok(response),
-            };
+            let (response, is_whole) = call(service.shared(), &mut request, extensions).await?;
+            if !follow(&response, &mut request, is_whole, &mut hops, self.services.options.redirects)? {
+                return Ok(response);
+            }
             if let Some(timeout) = timeout {
                 *request.timeout_mut() = Some(timeout.saturating_sub(started.elapsed()));
             }

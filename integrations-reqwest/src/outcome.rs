@@ -20,8 +20,12 @@ pub(crate) fn observe(response: Response, pick: Pick, called: Called, asked: Url
     let outcome = of_status(response.status());
     let (mut head, body) = http::Response::<Body>::from(response).into_parts();
     // The only way to give a response its URL leads through a builder of such an extension.
-    if let Ok(named) = http::Response::builder().url(asked).body(()) {
-        head.extensions.extend(named.into_parts().0.extensions);
+    let mut named = http::Response::builder();
+    if let Some(extensions) = named.extensions_mut() {
+        std::mem::swap(extensions, &mut head.extensions);
+    }
+    if let Ok(named) = named.url(asked).body(()) {
+        head.extensions = named.into_parts().0.extensions;
     }
     head.extensions.insert(called);
     let says_it_all = head.status.is_server_error() || head.status.is_redirection();

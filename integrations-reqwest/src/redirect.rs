@@ -11,23 +11,24 @@ use http::{HeaderMap, Method, StatusCode};
 use reqwest::{Request, Response, Url};
 use reqwest_middleware::{Error, Result};
 
-use crate::body::Returned;
 use crate::error::CallError;
 
-/// The next request after an answer, if that is a redirect that can be followed.
+/// Makes the request the next one after an answer, if that is a redirect that can be followed, and says whether it is.
 ///
 /// # Errors
 /// If there were too many.
-pub(crate) fn follow(response: &Response, asked: Returned, hops: &mut usize, most: usize) -> Result<Option<Request>> {
+pub(crate) fn follow(
+    response: &Response,
+    request: &mut Request,
+    is_whole: bool,
+    hops: &mut usize,
+    most: usize,
+) -> Result<bool> {
     if most == 0 || !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return Ok(None);
+        return Ok(false);
     }
-    let (mut request, is_whole) = match asked {
-        Returned::Whole(request) => (request, true),
-        Returned::Head(request) => (request, false),
-    };
     let Some(location) = location(response, request.url()) else {
-        return Ok(None);
+        return Ok(false);
     };
     let method = match response.status() {
         StatusCode::SEE_OTHER if request.method() != Method::HEAD => Method::GET,
@@ -37,7 +38,7 @@ pub(crate) fn follow(response: &Response, asked: Returned, hops: &mut usize, mos
     let drops_body = method != request.method() || response.status() == StatusCode::SEE_OTHER;
     // A stream was sent and is gone.
     if !is_whole && !drops_body {
-        return Ok(None);
+        return Ok(false);
     }
     if *hops >= most {
         let service = request.url().host_str().unwrap_or_default().into();
@@ -55,7 +56,7 @@ pub(crate) fn follow(response: &Response, asked: Returned, hops: &mut usize, mos
     }
     *request.method_mut() = method;
     *request.url_mut() = location;
-    Ok(Some(request))
+    Ok(true)
 }
 
 /// Where an answer leads, if it is a place that anybody here can call.

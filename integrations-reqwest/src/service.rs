@@ -43,16 +43,10 @@ pub(crate) struct Shared {
 
 /// How an instance is called.
 pub(crate) struct Way {
-    /// The record that `target` was made of, to be recognised by its address.
-    instance: Arc<Instance>,
+    /// The record that `target` was made of, and where it leads.
+    pub(crate) called: Called,
     pub(crate) target: Target,
     pub(crate) client: Client,
-}
-
-impl Way {
-    pub(crate) fn called(&self) -> Called {
-        Called::new(self.instance.clone(), self.target.endpoint.clone())
-    }
 }
 
 /// An instance that takes a request, and the way to it.
@@ -162,7 +156,7 @@ impl Shared {
 
     /// The way to an instance; its client is made by the first request that needs it.
     fn way(&self, instance: &Arc<Instance>) -> Result<Arc<Way>, NoWay> {
-        if let Some(way) = self.clients().get(instance.id()).filter(|way| Arc::ptr_eq(&way.instance, instance)) {
+        if let Some(way) = self.clients().get(instance.id()).filter(|way| way.called.is(instance)) {
             return Ok(way.clone());
         }
         let target = Target::of(instance, self.destination.via).map_err(NoWay::Instance)?;
@@ -173,7 +167,8 @@ impl Shared {
         // Of two that are made at once, the first one stays.
         let client =
             clients.get(instance.id()).filter(|way| way.target == target).map_or(made, |way| way.client.clone());
-        let way = Arc::new(Way { instance: instance.clone(), target, client });
+        let called = Called::new(instance.clone(), target.endpoint.clone());
+        let way = Arc::new(Way { called, target, client });
         if self.watch.latest().is_some_and(|set| set.get(instance.id()).is_some()) {
             clients.insert(instance.id().into(), way.clone());
         }

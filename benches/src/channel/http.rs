@@ -27,3 +27,18 @@ pub(crate) async fn serve() -> Result<()> {
         });
     }
 }
+
+/// Passes everything on: the floor of what stands on reqwest-middleware.
+pub(super) struct Pass;
+
+#[async_trait::async_trait]
+impl reqwest_middleware::Middleware for Pass {
+    async fn handle(
+        &self,
+        request: reqwest::Request,
+        extensions: &mut hyper::http::Extensions,
+        next: reqwest_middleware::Next<'_>,
+    ) -> reqwest_middleware::Result<reqwest::Response> {
+        next.run(request, extensions).await
+    }
+}

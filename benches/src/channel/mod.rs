@@ -68,6 +68,12 @@ pub(crate) async fn run(names: &[&str]) -> Result<()> {
             let url = format!("http://{site}/");
             web_call(move || plain.get(&url).send())
         }),
+        of("reqwest_bare", {
+            let (url, bare) =
+                (format!("http://{site}/"), reqwest_middleware::ClientBuilder::new(reqwest::Client::new()));
+            let bare = bare.with(http::Pass).build();
+            web_call(move || bare.get(&url).send())
+        }),
         of("reqwest", web_call(move || ours_http.get("http://web/").send())),
     ];
     contestants.retain(|contestant| names.is_empty() || names.contains(&contestant.name));
