@@ -37,6 +37,7 @@ pub mod fixed;
 mod hosts;
 pub mod memory;
 mod model;
+mod patience;
 pub mod picker;
 mod registry;
 mod roster;
@@ -58,6 +59,7 @@ pub use model::{
     DEFAULT_WEIGHT, Decoded, Endpoint, Instance, InstanceBuilder, Key, KeySpace, MAX_NAME_BYTES, RECORD_VERSION, State,
     check_name, decode, encode,
 };
+pub use patience::{DEFAULT_WAIT, WhenEmpty};
 pub use picker::{Context, Headers, Member, Picker, PickerFactory};
 pub use registry::{Backend, Discovery, RegisterOptions, Registration, RegistrationState, Registry, Watch};
 pub use roster::{Roster, Step};

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::picker::PowerOfTwo;
-use discovery_core::{Backend, BalancerOptions, Error, ErrorKind, Filter, PickerFactory, Result};
+use discovery_core::{Backend, BalancerOptions, Error, ErrorKind, Filter, PickerFactory, Result, WhenEmpty};
 use http::{HeaderName, Method};
 use reqwest::Request;
 
 use crate::client::Client;
-use crate::empty::WhenEmpty;
 use crate::hosts::{Destination, ServiceHosts};
 use crate::key::{HashKey, KeySource};
 use crate::middleware::DiscoveryMiddleware;
@@ -104,7 +103,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets what a request does while no instance can take it; by default it waits up to its timeout, or 10 s.
+    /// Sets what a request does while no instance can take it; by default it waits up to its timeout (`RequestBuilder::timeout`), or 10 s.
+    /// With [`WhenEmpty::FailFast`] the first set of a service is waited for while the registry answers, since the first request opens its watch.
     pub fn with_when_empty(mut self, when_empty: WhenEmpty) -> Self {
         self.options.when_empty = when_empty;
         self

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use discovery_core::{Context, ErrorKind};
+use discovery_core::{Context, ErrorKind, WhenEmpty};
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Error, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::attempt::{Attempt, send};
-use crate::empty::{DEFAULT_WAIT, WhenEmpty};
 use crate::error::CallError;
 use crate::service::{Choice, Shared};
 
@@ -137,12 +136,7 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     fn begin(service: &'a Shared, started: Instant, deadline: Option<Instant>) -> Self {
-        let patience = match service.options.when_empty {
-            WhenEmpty::Wait(patience) => patience,
-            // What may be waited for then is the first set.
-            WhenEmpty::FailFast => DEFAULT_WAIT,
-        };
-        let give_up = deadline.or_else(|| started.checked_add(patience));
+        let give_up = deadline.or_else(|| started.checked_add(service.options.when_empty.patience()));
         let (news, selections) = (service.absences.subscribe(), service.balancer.selections());
         Self { service, started, give_up, news, selections, first_set: true }
     }

@@ -6,11 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use discovery_core::{Backend, Endpoint, Instance, Snapshot, State, Watch};
+use discovery_core::{Backend, DEFAULT_WAIT, Endpoint, Instance, Snapshot, State, Watch};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::time::{Instant, timeout_at};
 
-use crate::empty::DEFAULT_WAIT;
 use crate::hosts::ServiceHosts;
 use crate::pin::system;
 use crate::services::MOST_SERVICES;

@@ -33,5 +33,6 @@ mod server;
 
 #[cfg(feature = "balance-channel")]
 pub use balance::feed;
-pub use channel::{Channel, ChannelBuilder, HashKey, ResponseFuture, Retries, WhenEmpty};
+pub use channel::{Channel, ChannelBuilder, HashKey, ResponseFuture, Retries};
+pub use discovery_core::WhenEmpty;
 pub use server::{RunningServer, ServiceServer};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use discovery_core::{Balancer, Error, ErrorKind, Instance, Outcome};
+use discovery_core::{Balancer, DEFAULT_WAIT, Error, ErrorKind, Instance, Outcome};
 use http::Uri;
 use tower::{BoxError, Service, ServiceExt};
 
@@ -32,7 +32,7 @@ pub struct Connector<C> {
 impl<C> Connector<C> {
     /// Knows no service yet, and dials with `inner`.
     pub fn new(inner: C) -> Self {
-        Self { inner, services: HashMap::new(), wait: crate::DEFAULT_WAIT }
+        Self { inner, services: HashMap::new(), wait: DEFAULT_WAIT }
     }
 
     /// Adds a service under the host that URIs name it by.

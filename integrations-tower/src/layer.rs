@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use discovery_core::{Balancer, ErrorKind, Instance};
+use discovery_core::{Balancer, DEFAULT_WAIT, ErrorKind, Instance};
 use tower::{BoxError, Layer, Service};
 
-use crate::{ByResult, Classify, DEFAULT_WAIT};
+use crate::{ByResult, Classify};
 
 /// Picks an instance for each request, hands both to the service inside, and reports how the request ended.
 ///

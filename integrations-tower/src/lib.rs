@@ -38,6 +38,3 @@ pub use classify::{ByResult, Classify};
 pub use connector::Connector;
 pub use discover::Discovered;
 pub use layer::{BalanceLayer, Balanced};
-
-/// How long is waited for an instance by default: longer than a restart of one, shorter than a user's patience.
-const DEFAULT_WAIT: std::time::Duration = std::time::Duration::from_secs(10);

@@ -11,15 +11,13 @@ use std::time::Duration;
 use discovery_core::memory::MemoryStore;
 use discovery_core::picker::RoundRobin;
 use discovery_core::{Backend, Balancer, Context, Instance, Registration, Standing};
-use discovery_harness::eventually;
+pub(crate) use discovery_harness::until;
+use discovery_harness::{SOON, eventually};
 use discovery_health::{Check, Checker, CheckerOptions, Report, Verdict};
 use tokio::time::sleep;
 
 pub(crate) use scripted::{Does, Scripted};
 pub(crate) use sockets::{HttpServer, serve};
-
-/// How long a fact may take to become true, on a machine that is busy with other things.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -78,11 +76,6 @@ pub(crate) async fn verdict(checker: &Checker, id: &str, verdict: Verdict) -> Re
         None => Err(format!("no report of {id}")),
     })
     .await
-}
-
-/// Waits until a fact holds.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(SOON, what, async || holds()).await;
 }
 
 /// Lets virtual time pass, for what must not happen in it.

@@ -55,6 +55,7 @@ async fn converse(mut stream: TcpStream, answer: Arc<Mutex<String>>, request: Ar
     }
     *request.lock().unwrap() = head;
     let answer = answer.lock().unwrap().clone();
+    // A client that does not wait for the answer is none of the server's failures.
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 

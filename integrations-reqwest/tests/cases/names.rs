@@ -3,7 +3,7 @@
 use discovery_core::Instance;
 use discovery_reqwest::{CallError, Called, ServiceHosts, TLS_NAME};
 
-use crate::stage::{Node, Stage, counts, dead, hello, members};
+use crate::stage::{Node, Stage, Web, counts, dead, hello, members};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_is_called_by_its_name_with_either_scheme() {
@@ -91,7 +91,7 @@ async fn a_bad_name_in_the_registry_hides_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f08_ipv6_addresses_and_host_names_are_called_as_they_are_registered() {
     let stage = Stage::set();
-    let six = Node::start_with("six", "[::1]:0", None).await;
+    let six = Node::start_with("six", "[::1]:0", Web::default()).await;
     let first = stage.register("six", &format!("http://[::1]:{}", six.address().port())).await;
     let client = stage.client();
     let response = client.get("http://orders/host").send().await.unwrap();

@@ -5,12 +5,12 @@ use std::time::Duration;
 use discovery_core::{Instance, State};
 use discovery_reqwest::{ServiceHosts, ServiceResolver};
 
-use crate::stage::{Authority, Node, Stage, dead, settings};
+use crate::stage::{Authority, Node, Stage, Web, dead, settings, start_tls};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plain_client_finds_services_and_everything_else() {
     let stage = Stage::set();
-    let six = Node::start_with("six", "[::1]:0", None).await;
+    let six = Node::start_with("six", "[::1]:0", Web::default()).await;
     let _six = stage.register("six", &format!("http://{}", six.address())).await;
     let _dead = stage.register("dead", &dead()).await;
     let resolver = ServiceResolver::new(stage.backend.clone());
@@ -72,7 +72,7 @@ async fn a_name_without_instances_is_waited_for_and_then_refused_with_the_reason
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_tls_the_name_in_the_url_is_checked() {
     let (stage, authority) = (Stage::set(), Authority::new());
-    let a = Node::start_tls("a", authority.server("orders", false)).await;
+    let a = start_tls("a", authority.server("orders", false)).await;
     let endpoints = ["http://127.0.0.1:1".to_owned(), format!("https://{}", a.address())];
     let instance = Instance::builder("orders").endpoint(&endpoints[0]).endpoint(&endpoints[1]).build().unwrap();
     let _a = stage.backend.register(instance, Default::default()).await.unwrap();

@@ -3,7 +3,7 @@
 use discovery_core::{ErrorKind, Instance, Registration};
 use discovery_reqwest::{CallError, Client, TLS_NAME, WhenEmpty};
 
-use crate::stage::{Authority, Node, Stage, counts, settings};
+use crate::stage::{Authority, Node, Stage, counts, settings, start_tls};
 
 async fn join(stage: &Stage, node: &Node, name: Option<&str>) -> Registration {
     let endpoint = format!("https://{}", node.address());
@@ -27,7 +27,7 @@ async fn get(client: &Client, url: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_services_name_is_asked_for_checked_and_sent() {
     let (stage, authority) = (Stage::set(), Authority::new());
-    let a = Node::start_tls("a", authority.server("orders", false)).await;
+    let a = start_tls("a", authority.server("orders", false)).await;
     let _a = join(&stage, &a, None).await;
     let client = client(&stage, &authority);
     for scheme in ["https", "discovery"] {
@@ -45,7 +45,7 @@ async fn the_services_name_is_asked_for_checked_and_sent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_name_in_the_metadata_goes_before_the_services() {
     let (stage, authority) = (Stage::set(), Authority::new());
-    let a = Node::start_tls("a", authority.server("a.orders.example", false)).await;
+    let a = start_tls("a", authority.server("a.orders.example", false)).await;
     let _a = join(&stage, &a, Some("a.orders.example")).await;
     let client = client(&stage, &authority);
     for path in ["sni", "host"] {
@@ -56,8 +56,8 @@ async fn the_name_in_the_metadata_goes_before_the_services() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_certificate_is_refused_and_the_request_goes_elsewhere() {
     let (stage, authority) = (Stage::set(), Authority::new());
-    let wrong = Node::start_tls("wrong", authority.server("payments", false)).await;
-    let forged = Node::start_tls("forged", Authority::new().server("orders", false)).await;
+    let wrong = start_tls("wrong", authority.server("payments", false)).await;
+    let forged = start_tls("forged", Authority::new().server("orders", false)).await;
     let mut held = vec![join(&stage, &wrong, None).await, join(&stage, &forged, None).await];
     let client = client(&stage, &authority);
     let error = client.post("https://orders/echo").body("secret").send().await.unwrap_err();
@@ -66,7 +66,7 @@ async fn a_wrong_certificate_is_refused_and_the_request_goes_elsewhere() {
     assert!(error.to_string().contains("certificate"), "{error}");
     assert_eq!((wrong.requests(), forged.requests()), (0, 0));
 
-    let right = Node::start_tls("right", authority.server("orders", false)).await;
+    let right = start_tls("right", authority.server("orders", false)).await;
     held.push(join(&stage, &right, None).await);
     let balancer = client.middleware().balancer("https://orders").unwrap().unwrap();
     crate::stage::until("right is known", || balancer.members().len() == 3).await;
@@ -79,7 +79,7 @@ async fn a_wrong_certificate_is_refused_and_the_request_goes_elsewhere() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_certificate_is_shown_where_it_is_asked_for() {
     let (stage, authority) = (Stage::set(), Authority::new());
-    let a = Node::start_tls("a", authority.server("orders", true)).await;
+    let a = start_tls("a", authority.server("orders", true)).await;
     let _a = join(&stage, &a, None).await;
     let (root, identity) = (authority.root(), authority.identity("shop"));
     let settings = move || settings().tls_certs_only([root.clone()]).identity(identity.clone());

@@ -8,17 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::conformance::eventually;
 use discovery_core::memory::{MemoryLink, MemoryStore};
 use discovery_core::picker::RoundRobin;
 use discovery_core::{Backend, Instance, Member, Outcome, Policy, Registration};
 use discovery_reqwest::{Client, ClientBuilder};
 
 pub(crate) use certificates::Authority;
-pub(crate) use node::Node;
-
-/// How long a fact may take to become true, on a machine that is busy with other things.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) use discovery_harness::until;
+pub(crate) use node::{Node, Web, start_tls};
 
 pub(crate) struct Stage {
     pub(crate) backend: Arc<dyn Backend>,
@@ -59,13 +56,9 @@ pub(crate) fn settings() -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(3))
 }
 
-/// An address that refuses connections, for as long as this process lives: a port that was merely free a moment ago may be a server of another
-/// test by now.
+/// An address that refuses connections.
 pub(crate) fn dead() -> String {
-    let port = discovery_harness::free_port().unwrap();
-    let address = port.address();
-    std::mem::forget(port);
-    format!("http://{address}")
+    format!("http://{}", discovery_harness::refusing_address().unwrap())
 }
 
 /// Calls once, and answers which server did the work.
@@ -77,25 +70,12 @@ pub(crate) async fn hello(client: &Client) -> reqwest_middleware::Result<String>
 
 /// Calls that often, one after the other, and counts who answered; every call has to succeed.
 pub(crate) async fn spread(client: &Client, calls: usize) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for _ in 0..calls {
-        *counts.entry(hello(client).await.unwrap()).or_insert(0) += 1;
-    }
-    counts
+    discovery_harness::spread(calls, async || hello(client).await).await
 }
 
 /// Calls until each of these servers, and nobody else, has answered in a row.
 pub(crate) async fn settle(client: &Client, names: &[&str]) {
-    eventually(SOON, &format!("answers of {names:?}"), async || {
-        let counts = spread(client, names.len()).await;
-        if counts.keys().eq(names) { Ok(()) } else { Err(counts) }
-    })
-    .await;
-}
-
-/// Waits until a fact holds.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(SOON, what, async || if holds() { Ok(()) } else { Err(()) }).await;
+    discovery_harness::settle(names, names.len(), async || hello(client).await).await;
 }
 
 pub(crate) fn members(client: &Client) -> Vec<Member> {

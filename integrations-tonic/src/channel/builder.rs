@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::{
-    Balancer, BalancerOptions, Error, ErrorKind, PickerFactory, Result, StalePolicy, TlsFiles, Watch,
+    Balancer, BalancerOptions, Error, ErrorKind, PickerFactory, Result, StalePolicy, TlsFiles, Watch, WhenEmpty,
 };
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
@@ -13,25 +13,6 @@ use super::fleet::{Fleet, follow};
 use super::key::KeySource;
 use super::retries::Retries;
 use super::{Channel, Inner};
-
-/// How long a call without a deadline waits for an instance by default: longer than a restart of one, shorter than a user's patience.
-pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
-
-/// What a call does while no instance can take it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WhenEmpty {
-    /// It waits up to its own deadline (`grpc-timeout`), or for this long if it has none. The default is to wait 10 s.
-    Wait(Duration),
-    /// It fails at once if nobody is known, and as soon as every instance was dialled in vain; a first dial is waited for.
-    FailFast,
-}
-
-impl Default for WhenEmpty {
-    fn default() -> Self {
-        Self::Wait(DEFAULT_WAIT)
-    }
-}
 
 /// What calls and transports go by.
 #[derive(Debug)]
@@ -77,7 +58,8 @@ impl ChannelBuilder {
         Self { watch, picker: Box::new(picker), options, balancer: BalancerOptions::default() }
     }
 
-    /// Sets what a call does while no instance can take it.
+    /// Sets what a call does while no instance can take it; by default it waits up to its deadline (`grpc-timeout`), or 10 s. With
+    /// [`WhenEmpty::FailFast`] it fails as soon as every instance was dialled in vain; a first dial is waited for.
     pub fn with_when_empty(mut self, when_empty: WhenEmpty) -> Self {
         self.options.when_empty = when_empty;
         self

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::{Context, Outcome};
+use discovery_core::{Context, Outcome, WhenEmpty};
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
@@ -11,7 +11,6 @@ use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use super::builder::{DEFAULT_WAIT, WhenEmpty};
 use super::claim::{Claim, Trace};
 use super::deadline::timeout_of;
 use super::fleet::{Chosen, Fleet};
@@ -42,17 +41,12 @@ pub(super) async fn call(fleet: &Fleet, request: Request<Body>) -> Answer {
     add_user_agent(&mut head.headers, &options.user_agent)?;
     let started = Instant::now();
     let deadline = timeout_of(&head.headers).and_then(|timeout| started.checked_add(timeout));
-    let patience = match options.when_empty {
-        WhenEmpty::Wait(patience) => patience,
-        // What may be waited for then is a first dial, which has a timeout of its own.
-        WhenEmpty::FailFast => DEFAULT_WAIT,
-    };
     let call = Call {
         fleet,
         retries: options.retries.clone().filter(|retries| retries.apply_to(head.uri.path())),
         started,
         deadline,
-        give_up: deadline.or_else(|| started.checked_add(patience)),
+        give_up: deadline.or_else(|| started.checked_add(options.when_empty.patience())),
         key: options.key.of(&head),
     };
     match &call.retries {

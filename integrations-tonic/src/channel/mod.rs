@@ -32,7 +32,7 @@ use tokio::task::AbortHandle;
 use tonic::Status;
 use tonic::body::Body;
 
-pub use builder::{ChannelBuilder, WhenEmpty};
+pub use builder::ChannelBuilder;
 pub use key::HashKey;
 pub use retries::Retries;
 
@@ -51,7 +51,7 @@ pub type ResponseFuture = Pin<Box<dyn Future<Output = Result<http::Response<Body
 /// take the call. A request moves to another instance only while nothing of it was sent.
 ///
 /// **Deadline**: a call waits for an instance, and then for the response's headers, up to its own `grpc-timeout`. The first ends in
-/// `UNAVAILABLE` with the reason, the second in `DEADLINE_EXCEEDED`. What calls without a deadline do is up to [`WhenEmpty`].
+/// `UNAVAILABLE` with the reason, the second in `DEADLINE_EXCEEDED`. What calls without a deadline do is up to [`WhenEmpty`](crate::WhenEmpty).
 ///
 /// **Outcome (P8)**: it is reported once, when the trailers arrive. `UNKNOWN`, `DEADLINE_EXCEEDED`, `RESOURCE_EXHAUSTED`, `INTERNAL`,
 /// `UNAVAILABLE` and `DATA_LOSS` are failures of the instance, as are a broken connection and a missing status; `CANCELLED`, and

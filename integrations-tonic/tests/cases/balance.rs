@@ -7,7 +7,7 @@ use futures_util::stream;
 use tonic::transport::Server;
 use tonic::{Code, Request};
 
-use crate::stage::{Node, SOON, Stage, hello, member, request, settle, spread, until};
+use crate::stage::{Greeting, Node, SOON, Stage, hello, member, request, settle, spread, until};
 use discovery_greeter::GreeterClient;
 use discovery_greeter::HelloRequest;
 
@@ -24,7 +24,7 @@ async fn p05_three_servers_get_equal_shares_and_a_killed_one_costs_no_call() {
     settle(&channel, &["a", "b", "c"]).await;
     assert_eq!(spread(&channel, 300).await, shares(&[("a", 100), ("b", 100), ("c", 100)]));
 
-    b.kill();
+    b.kill().await;
     until("the loss is noticed", || channel.connected() == 2).await;
     let counts = spread(&channel, 1_000).await;
     assert_eq!(counts.values().sum::<usize>(), 1_000);
@@ -41,7 +41,7 @@ async fn p05_three_servers_get_equal_shares_and_a_killed_one_costs_no_call() {
 async fn a_request_that_was_not_sent_moves_with_its_body_to_another_instance() {
     let stage = Stage::set();
     let one_stream = Server::builder().max_concurrent_streams(1);
-    let mut a = Node::start_with("a", "127.0.0.1:0", one_stream).await;
+    let mut a = Node::start_with("a", "127.0.0.1:0", Greeting(one_stream)).await;
     let _a = stage.join(&a).await;
     let channel = stage.channel();
     settle(&channel, &["a"]).await;
@@ -60,7 +60,7 @@ async fn a_request_that_was_not_sent_moves_with_its_body_to_another_instance() {
     let b = Node::start("b").await;
     let _b = stage.join(&b).await;
     until("b is connected", || channel.connected() == 2).await;
-    a.kill();
+    a.kill().await;
     let mut moved = 0;
     for call in calls {
         match call.await.unwrap() {
@@ -82,8 +82,7 @@ async fn an_instance_that_never_greets_gets_no_call_while_another_is_connected()
     let stage = Stage::set();
     // The kernel accepts its connections, and nobody answers them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = discovery_harness::free_port().unwrap();
-    let refusing = port.address();
+    let refusing = discovery_harness::refusing_address().unwrap();
     let a = Node::start("a").await;
     let _registered = [
         stage.register("silent", &format!("grpc://{}", silent.local_addr().unwrap())).await,
@@ -102,7 +101,7 @@ async fn a_call_waits_for_a_dial_in_progress_if_nobody_else_is_there() {
     let _a = stage.join(&a).await;
     let channel = stage.channel();
     settle(&channel, &["a"]).await;
-    a.kill();
+    a.kill().await;
     until("the loss is noticed", || channel.connected() == 0).await;
     let waiting = tokio::spawn({
         let channel = channel.clone();
@@ -115,7 +114,7 @@ async fn a_call_waits_for_a_dial_in_progress_if_nobody_else_is_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f08_ipv6_addresses_are_called_as_they_are_registered() {
     let stage = Stage::set();
-    let a = Node::start_with("a", "[::1]:0", Server::builder()).await;
+    let a = Node::start_with("a", "[::1]:0", Greeting::default()).await;
     let _a = stage.register("a", &format!("grpc://[::1]:{}", a.address().port())).await;
     assert_eq!(hello(&stage.channel()).await.unwrap(), "a");
 }

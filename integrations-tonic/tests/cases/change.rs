@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::State;
-use discovery_core::conformance::{eventually, stays};
+use discovery_core::conformance::stays;
 use discovery_greeter::GreeterClient;
+use discovery_harness::eventually;
 use discovery_tonic::feed;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -53,7 +54,7 @@ async fn tonics_own_channel_follows_the_watch() {
 
     c_registered.deregister().await.unwrap();
     settle(&channel, &["a", "b"]).await;
-    c.kill();
+    c.kill().await;
     stays(Duration::from_millis(200), "calls of those that are there", async || hello(&channel, SOON).await.map(drop))
         .await;
 

@@ -19,11 +19,7 @@ async fn hello_within(channel: &Channel, deadline: Duration) -> Result<String, S
 
 /// An address that refuses connections.
 fn dead() -> String {
-    let port = discovery_harness::free_port().unwrap();
-    let address = port.address();
-    // Nobody else gets it, for as long as this process lives.
-    std::mem::forget(port);
-    format!("grpc://{address}")
+    format!("grpc://{}", discovery_harness::refusing_address().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use discovery_core::ErrorKind;
+use discovery_harness::eventually;
 use discovery_tonic::ServiceServer;
 use tokio::sync::oneshot;
 use tonic::Code;
@@ -52,12 +53,8 @@ async fn r09_a_server_is_registered_once_it_is_ready_and_not_serving_while_it_dr
     assert_eq!(hello(&channel).await.unwrap(), "a");
 
     let stopping = tokio::spawn(running.shutdown());
-    let not_serving = async {
-        while health(address, "").await != Some(ServingStatus::NotServing) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(SOON, not_serving).await.unwrap();
+    let is_draining = async || health(address, "").await == Some(ServingStatus::NotServing);
+    eventually(SOON, "it is not serving", is_draining).await;
     // It serves on meanwhile.
     assert_eq!(hello(&channel).await.unwrap(), "a");
     stopping.await.unwrap().unwrap();

@@ -109,7 +109,7 @@ async fn an_instance_has_as_many_connections_as_asked_for() {
     until("three connections are open", || a.accepted() == 3).await;
     assert_eq!(channel.connected(), 1, "one instance is connected");
     settle(&channel, &["a"]).await;
-    a.kill();
+    a.kill().await;
     until("the loss is noticed", || channel.connected() == 0).await;
     a.restart().await;
     until("three are open again", || a.accepted() == 3).await;

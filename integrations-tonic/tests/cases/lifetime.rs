@@ -94,12 +94,12 @@ async fn f11_two_hundred_departed_instances_leave_no_task_no_socket_and_no_dial(
         }
         // Half of them go before their record does, so that the redial is what has to end.
         if round % 2 == 0 {
-            node.kill();
+            node.kill().await;
             until("the loss is noticed", || channel.connected() == 0).await;
         }
         held.deregister().await.unwrap();
         until("it is closed", || node.closed() == 1 && node.accepted() == 1).await;
-        node.kill();
+        node.kill().await;
         ports.push(node.address());
     }
     // What others have bound meanwhile is not ours to watch.

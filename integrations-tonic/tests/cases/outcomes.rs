@@ -59,7 +59,7 @@ async fn p08_the_outcome_is_reported_once_at_the_end_of_the_response() {
     let mut stream = client.count_hellos(counting("wait")).await.unwrap().into_inner();
     stream.message().await.unwrap().unwrap();
     stream.message().await.unwrap().unwrap();
-    a.kill();
+    a.kill().await;
     assert_eq!(stream.message().await.unwrap_err().code(), Code::Unavailable);
     assert_eq!(counts(&channel), [5, 3, 3, 0]);
 }

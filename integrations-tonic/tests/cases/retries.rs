@@ -126,7 +126,7 @@ async fn a_call_to_a_server_that_is_killed_is_answered_by_another() {
         })
         .collect();
     until("five calls wait at a", || member(&channel, "a").pending() == 5).await;
-    nodes[0].kill();
+    nodes[0].kill().await;
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap().into_inner().server, "b");
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use discovery_core::memory::MemoryStore;
 use discovery_core::{ErrorKind, Policy, State};
+use discovery_harness::Gate;
 use discovery_tonic::{RunningServer, ServiceServer};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::service::Routes;
 use tonic::{Code, Status};
@@ -153,12 +154,14 @@ async fn r09_who_is_asked_to_stop_while_it_registers_drains_too() {
     let watch = store.open("", Policy::default()).unwrap().0.watch("greeter");
     backend.snapshot("else", SOON).await.unwrap();
     link.delay(Duration::from_millis(200));
-    let seen = watch.clone();
-    let asked = async move {
-        until("it is seen", || seen.latest().is_some_and(|set| set.len() == 1)).await;
+    let (shutdown, asked) = oneshot::channel::<()>();
+    let asked = async {
+        asked.await.unwrap();
     };
     let server = ServiceServer::bind("127.0.0.1:0").await.unwrap().with_grace(Duration::from_millis(500));
     let serving = tokio::spawn(server.serve_until(backend, "greeter", Routes::new(Hello::named("a")), asked));
+    until("it is seen", || watch.latest().is_some_and(|set| set.len() == 1)).await;
+    shutdown.send(()).unwrap();
     let state = || Some(watch.latest()?.instances().iter().next()?.state());
     until("it is marked", || state() == Some(State::Draining)).await;
     timeout(SOON, serving).await.unwrap().unwrap().unwrap();
@@ -169,8 +172,8 @@ async fn r09_who_is_asked_to_stop_while_it_registers_drains_too() {
 async fn open_calls_finish_within_the_deadline_or_are_closed() {
     for opens in [true, false] {
         let stage = Stage::set();
-        let (gate, gated) = watch::channel(false);
-        let routes = Routes::new(GreeterServer::new(Hello { name: "a".to_owned(), gate: gated }));
+        let gate = Gate::default();
+        let routes = Routes::new(GreeterServer::new(Hello { name: "a".to_owned(), gate: gate.clone() }));
         let deadline = if opens { SOON } else { Duration::from_millis(100) };
         let server = ServiceServer::bind("127.0.0.1:0").await.unwrap().with_grace(Duration::ZERO);
         let running = server.with_deadline(deadline).start(stage.backend.clone(), "greeter", routes).await.unwrap();
@@ -183,7 +186,7 @@ async fn open_calls_finish_within_the_deadline_or_are_closed() {
         let stopping = tokio::spawn(running.shutdown());
         until("it is deregistered", || channel.connected() == 0).await;
         if opens {
-            gate.send_replace(true);
+            gate.open();
             assert!(call.message().await.unwrap().is_none());
         } else {
             assert_eq!(call.message().await.unwrap_err().code(), Code::Unavailable);

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, future, stream};
 use tonic::Code;
 use tonic::transport::Server;
 
-use crate::stage::{Node, Refuser, Stage, hello, member, request, settle, until};
+use crate::stage::{Greeting, Node, Refuser, Stage, hello, member, request, settle, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_refused_unseen_goes_to_another_instance() {
@@ -42,7 +42,7 @@ async fn a_call_that_is_refused_twice_fails() {
 async fn a_connection_that_takes_no_more_is_replaced_while_its_calls_go_on() {
     let stage = Stage::set();
     let age = Duration::from_millis(300);
-    let node = Node::start_with("a", "127.0.0.1:0", Server::builder().max_connection_age(age)).await;
+    let node = Node::start_with("a", "127.0.0.1:0", Greeting(Server::builder().max_connection_age(age))).await;
     let _node = stage.join(&node).await;
     let channel = stage.channel();
     settle(&channel, &["a"]).await;
@@ -62,7 +62,7 @@ async fn a_connection_that_takes_no_more_is_replaced_while_its_calls_go_on() {
 async fn what_exceeds_the_servers_streams_waits_and_moves_if_the_server_goes() {
     let stage = Stage::set();
     let limited = Server::builder().max_concurrent_streams(2);
-    let (mut a, b) = (Node::start_with("a", "127.0.0.1:0", limited).await, Node::start("b").await);
+    let (mut a, b) = (Node::start_with("a", "127.0.0.1:0", Greeting(limited)).await, Node::start("b").await);
     let _a = stage.join(&a).await;
     let channel = stage.channel();
     settle(&channel, &["a"]).await;
@@ -76,7 +76,7 @@ async fn what_exceeds_the_servers_streams_waits_and_moves_if_the_server_goes() {
     until("six more wait for a", || member(&channel, "a").pending() == 8).await;
     let _b = stage.join(&b).await;
     until("b is connected", || channel.connected() == 2).await;
-    a.kill();
+    a.kill().await;
     for call in sent {
         assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Unavailable, "it was sent, and may have been seen");
     }
@@ -88,7 +88,7 @@ async fn what_exceeds_the_servers_streams_waits_and_moves_if_the_server_goes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_for_a_stream_gets_one_when_another_ends() {
     let stage = Stage::set();
-    let node = Node::start_with("a", "127.0.0.1:0", Server::builder().max_concurrent_streams(2)).await;
+    let node = Node::start_with("a", "127.0.0.1:0", Greeting(Server::builder().max_concurrent_streams(2))).await;
     let _node = stage.join(&node).await;
     let channel = stage.channel();
     let calls = (0..500).map(|_| hello(&channel));

@@ -2,8 +2,8 @@
 
 use std::pin::Pin;
 
+use discovery_harness::Gate;
 use futures_util::{Stream, StreamExt, stream};
-use tokio::sync::watch;
 use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -16,13 +16,15 @@ use discovery_greeter::{HelloReply, HelloRequest};
 #[derive(Clone)]
 pub(crate) struct Hello {
     pub(crate) name: String,
-    pub(crate) gate: watch::Receiver<bool>,
+    pub(crate) gate: Gate,
 }
 
 impl Hello {
     /// A service whose gate stands open.
     pub(crate) fn named(name: &str) -> GreeterServer<Self> {
-        Self { name: name.to_owned(), gate: watch::channel(true).1 }.server()
+        let gate = Gate::default();
+        gate.open();
+        Self { name: name.to_owned(), gate }.server()
     }
 
     /// It compresses for those who ask for it.
@@ -35,15 +37,14 @@ impl Hello {
         HelloReply { server: self.name.clone(), message }
     }
 
-    async fn obey(mut self, name: &str) -> Result<(), Status> {
+    async fn obey(self, name: &str) -> Result<(), Status> {
         let name = match name.strip_prefix("at:").and_then(|rest| rest.split_once(':')) {
             Some((server, name)) if server == self.name => name,
             Some(_) => "",
             None => name,
         };
         if name == "wait" {
-            // The gate's owner is gone only when the test is over.
-            let _ = self.gate.wait_for(|open| *open).await;
+            self.gate.opened().await;
         }
         match name.strip_prefix("fail:") {
             Some(code) => Err(Status::new(Code::from_bytes(code.as_bytes()), "as you wish")),

@@ -2,7 +2,6 @@
 
 mod hello;
 mod node;
-#[cfg(all(unix, feature = "tls"))]
 mod plain;
 mod refuser;
 
@@ -14,20 +13,16 @@ use discovery_core::memory::{MemoryLink, MemoryStore};
 use discovery_core::picker::RoundRobin;
 use discovery_core::{Backend, Instance, Member, Policy, Registration};
 use discovery_tonic::{Channel, ChannelBuilder};
-use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 
+pub(crate) use discovery_harness::{SOON, until};
 pub(crate) use hello::Hello;
-pub(crate) use node::Node;
-#[cfg(all(unix, feature = "tls"))]
+pub(crate) use node::{Greeting, Node};
 pub(crate) use plain::Plain;
 pub(crate) use refuser::Refuser;
 
 use discovery_greeter::GreeterClient;
 use discovery_greeter::HelloRequest;
-
-/// How long a fact may take to become true, on a machine that is busy with other things.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) struct Stage {
     pub(crate) backend: Arc<dyn Backend>,
@@ -72,33 +67,14 @@ pub(crate) async fn hello(channel: &Channel) -> Result<String, Status> {
 
 /// Calls until each of these servers, and nobody else, has answered in a row.
 pub(crate) async fn settle(channel: &Channel, names: &[&str]) {
-    timeout(SOON, async {
-        while spread(channel, names.len()).await.into_keys().collect::<Vec<_>>() != names {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap_or_else(|_| panic!("{names:?} did not all answer"));
+    discovery_harness::settle(names, names.len(), async || hello(channel).await).await;
 }
 
 /// Calls that often, one after the other, and counts who answered; every call has to succeed.
 pub(crate) async fn spread(channel: &Channel, calls: usize) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for _ in 0..calls {
-        *counts.entry(hello(channel).await.unwrap()).or_insert(0) += 1;
-    }
-    counts
+    discovery_harness::spread(calls, async || hello(channel).await).await
 }
 
 pub(crate) fn member(channel: &Channel, id: &str) -> Member {
     channel.balancer().members().into_iter().find(|member| member.instance().id() == id).unwrap()
-}
-
-/// Waits until a fact holds.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < end, "it never came true that {what}");
-        sleep(Duration::from_millis(1)).await;
-    }
 }

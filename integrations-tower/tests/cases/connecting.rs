@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use discovery_core::conformance::eventually;
 use discovery_tower::Connector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -10,7 +9,7 @@ use hyper_util::rt::TokioExecutor;
 use tower::util::BoxService;
 use tower::{BoxError, service_fn};
 
-use crate::stage::{Http, SOON, Stage, Web, ask, known, outcomes, settle, spread};
+use crate::stage::{Http, SOON, Stage, Web, ask, eventually, known, outcomes, settle, spread, until, url};
 
 /// A client that knows the service `web`, and keeps that many connections.
 fn client(connector: Connector<HttpConnector>, kept: usize) -> Http<Connector<HttpConnector>> {
@@ -41,7 +40,7 @@ async fn a_service_is_called_by_its_name_and_everybody_else_as_before() {
     // The request is as it was, and a port in it is not the instance's.
     assert_eq!(ask(&client, "http://web/host").await.unwrap(), "web");
     assert_eq!(ask(&client, "http://web:1/host").await.unwrap(), "web:1");
-    assert_eq!(ask(&client, &other.url()).await.unwrap(), "other");
+    assert_eq!(ask(&client, &url(&other)).await.unwrap(), "other");
 
     // Killed and still registered: dialled once, in vain, and no call fails.
     b.kill().await;
@@ -70,7 +69,7 @@ async fn kept_connections_end_with_their_instance_and_the_next_lead_elsewhere() 
     // The client hears of the end of its connections a moment later than the server's task is gone.
     eventually(SOON, "an answer of b", async || match ask(&client, "http://web/").await {
         Ok(name) if name == "b" => Ok(()),
-        other => Err(other.map_err(|error| error.to_string())),
+        other => Err(format!("{other:?}")),
     })
     .await;
     assert_eq!(spread(&mut web, 100).await["b"], 100);
@@ -87,13 +86,12 @@ async fn a_connection_that_cannot_be_made_says_what_was_tried() {
         let error = client.get("http://web/".parse().unwrap()).await.unwrap_err();
         std::error::Error::source(&error).unwrap().to_string()
     };
-    eventually(SOON, "a first set", async || balancer.freshness().is_live().then_some(()).ok_or("none")).await;
+    until("there is a first set", || balancer.freshness().is_live()).await;
     let text = why().await;
     assert!(text.contains("no instance is registered") && text.contains("\"web\""), "{text}");
 
-    let mut gone = Web::start("gone").await;
-    gone.kill().await;
-    let _gone = stage.join(&gone).await;
+    let gone = format!("http://{}", discovery_harness::refusing_address().unwrap());
+    let _gone = stage.register("gone", &gone).await;
     let _secure = stage.register("secure", "grpcs://127.0.0.1:1").await;
     known(&balancer, 2).await;
     let text = why().await;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use discovery_core::conformance::eventually;
 use discovery_core::{Endpoint, Instance, State};
 use discovery_tower::Discovered;
 use futures_util::FutureExt;
@@ -11,7 +10,7 @@ use tower::load::{CompleteOnResponse, PendingRequests};
 use tower::util::BoxService;
 use tower::{BoxError, ServiceExt, service_fn};
 
-use crate::stage::{SOON, Stage, Web, ask, http, settle, spread};
+use crate::stage::{Stage, Web, ask, http, settle, spread, until, url};
 
 type Peer = PendingRequests<BoxService<(), String, BoxError>>;
 
@@ -47,7 +46,7 @@ async fn towers_balance_calls_who_is_there_and_nobody_else() {
 
     // The same id at another address.
     let moved = Web::start("b2").await;
-    registered.update(|record| record.endpoints([moved.url().parse().unwrap()])).await.unwrap();
+    registered.update(|record| record.endpoints([url(&moved).parse().unwrap()])).await.unwrap();
     settle(&mut web, &["a", "b2"]).await;
 
     // Drained by its weight.
@@ -65,20 +64,16 @@ async fn an_idle_balance_calls_only_who_is_there_now() {
     settle(&mut web, &["a"]).await;
 
     // Nobody polls the balance while hundreds come and go at a port where nobody listens any more.
-    let mut dead = Web::start("dead").await;
-    dead.kill().await;
+    let dead = format!("http://{}", discovery_harness::refusing_address().unwrap());
     first.deregister().await.unwrap();
     for round in 0..200 {
-        stage.register(&format!("dead-{round}"), &dead.url()).await.deregister().await.unwrap();
+        stage.register(&format!("dead-{round}"), &dead).await.deregister().await.unwrap();
     }
     let b = Web::start("b").await;
     let _b = stage.join(&b).await;
     let watch = stage.backend.watch("web");
-    eventually(SOON, "b alone", async || match watch.latest() {
-        Some(set) if set.len() == 1 && set.get("b").is_some() => Ok(()),
-        other => Err(other),
-    })
-    .await;
+    let is_alone = || watch.latest().is_some_and(|set| set.len() == 1 && set.get("b").is_some());
+    until("b is alone", is_alone).await;
     assert_eq!(spread(&mut web, 10).await.into_iter().collect::<Vec<_>>(), [("b".to_owned(), 10)]);
 }
 
@@ -101,6 +96,6 @@ async fn w04_an_outage_removes_nobody_and_an_empty_set_makes_calls_wait() {
 
     stage.link.cut();
     let watch = stage.backend.watch("web");
-    eventually(SOON, "a stale set", async || watch.freshness().is_stale().then_some(()).ok_or(watch.freshness())).await;
+    until("the set is stale", || watch.freshness().is_stale()).await;
     assert_eq!(spread(&mut web, 100).await.into_keys().collect::<Vec<_>>(), ["a"]);
 }

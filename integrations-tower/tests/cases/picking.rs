@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::conformance::eventually;
 use discovery_core::picker::ConsistentHash;
 use discovery_core::{Balancer, Context, Error, ErrorKind, Instance, Outcome};
 use discovery_tower::{BalanceLayer, ByResult, Classify};
@@ -11,7 +10,7 @@ use hyper_util::client::legacy;
 use tower::retry::{Policy, RetryLayer};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::stage::{SOON, Stage, Web, ask, http, known, member, outcomes, settle, spread};
+use crate::stage::{SOON, Stage, Web, ask, http, known, member, outcomes, settle, spread, until};
 
 /// Calls a path of the instance that was picked.
 fn caller(
@@ -82,11 +81,7 @@ async fn p08_a_request_that_is_dropped_is_cancelled() {
     let balancer = stage.balancer();
     known(&balancer, 1).await;
     let waiting = tokio::spawn(BalanceLayer::new(balancer.clone()).layer(caller("/wait")).oneshot(()));
-    eventually(SOON, "a request in flight", async || match member(&balancer, "a").pending() {
-        1 => Ok(()),
-        pending => Err(pending),
-    })
-    .await;
+    until("a request is in flight", || member(&balancer, "a").pending() == 1).await;
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     assert_eq!((outcomes(&balancer, "a"), member(&balancer, "a").pending()), ([0, 0, 0, 1], 0));

@@ -4,11 +4,10 @@ mod web;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use discovery_core::memory::{MemoryLink, MemoryStore};
 use discovery_core::picker::RoundRobin;
-use discovery_core::{Backend, Balancer, Instance, Member, Outcome, Policy, Registration, conformance::eventually};
+use discovery_core::{Backend, Balancer, Instance, Member, Outcome, Policy, Registration};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
@@ -16,10 +15,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tower::{BoxError, Service, ServiceExt};
 
+pub(crate) use discovery_harness::{SOON, eventually, until};
 pub(crate) use web::Web;
-
-/// How long a fact may take to become true, on a machine that is busy with other things.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) type Http<C = HttpConnector> = Client<C, Empty<Bytes>>;
 
@@ -41,12 +38,16 @@ impl Stage {
     }
 
     pub(crate) async fn join(&self, web: &Web) -> Registration {
-        self.register(web.name(), &web.url()).await
+        self.register(web.name(), &url(web)).await
     }
 
     pub(crate) fn balancer(&self) -> Balancer {
         Balancer::new(self.backend.watch("web"), RoundRobin::new())
     }
+}
+
+pub(crate) fn url(web: &Web) -> String {
+    format!("http://{}", web.address())
 }
 
 /// A client that makes a connection for each request, so that each shows who is there.
@@ -68,12 +69,7 @@ pub(crate) async fn spread<S>(service: &mut S, calls: usize) -> BTreeMap<String,
 where
     S: Service<(), Response = String, Error = BoxError>,
 {
-    let mut counts = BTreeMap::new();
-    for _ in 0..calls {
-        let name = service.ready().await.unwrap().call(()).await.unwrap();
-        *counts.entry(name).or_insert(0) += 1;
-    }
-    counts
+    discovery_harness::spread(calls, async || service.ready().await?.call(()).await).await
 }
 
 /// Calls until these servers, and nobody else, answer ten calls each of them.
@@ -81,11 +77,7 @@ pub(crate) async fn settle<S>(service: &mut S, names: &[&str])
 where
     S: Service<(), Response = String, Error = BoxError>,
 {
-    eventually(SOON, &format!("answers of {names:?}"), async || {
-        let counts = spread(service, 10 * names.len()).await;
-        if counts.keys().eq(names) { Ok(()) } else { Err(counts) }
-    })
-    .await;
+    discovery_harness::settle(names, 10 * names.len(), async || service.ready().await?.call(()).await).await;
 }
 
 pub(crate) fn member(balancer: &Balancer, id: &str) -> Member {
@@ -100,9 +92,5 @@ pub(crate) fn outcomes(balancer: &Balancer, id: &str) -> [u64; 4] {
 
 /// Waits until a balancer knows that many instances.
 pub(crate) async fn known(balancer: &Balancer, count: usize) {
-    eventually(SOON, &format!("{count} instances"), async || match balancer.members().len() {
-        now if now == count => Ok(()),
-        now => Err(now),
-    })
-    .await;
+    until(&format!("{count} instances are known"), || balancer.members().len() == count).await;
 }

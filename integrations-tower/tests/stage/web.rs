@@ -1,57 +1,31 @@
 //! An HTTP server that answers with its name, and can be killed with everything it has open.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 
+use discovery_harness::{Listener, Node, Seat, Serve};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::HOST;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
-pub(crate) struct Web {
-    name: String,
-    address: SocketAddr,
-    /// The listener's task, which owns those of the connections.
-    task: JoinSet<()>,
-}
+pub(crate) type Web = Node<Site>;
 
-impl Web {
-    pub(crate) async fn start(name: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut task = JoinSet::new();
-        task.spawn(serve(listener, name.to_owned()));
-        Self { name: name.to_owned(), address, task }
-    }
+#[derive(Clone, Default)]
+pub(crate) struct Site;
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    /// Ends listener and connections, and returns when they are closed.
-    pub(crate) async fn kill(&mut self) {
-        self.task.shutdown().await;
-    }
-}
-
-async fn serve(listener: TcpListener, name: String) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let name = name.clone();
-        connections.spawn(async move {
-            let answer = service_fn(|request| answer(request, &name));
-            // A client that goes away is none of the server's failures.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
-        });
-        while connections.try_join_next().is_some() {}
+impl Serve for Site {
+    async fn serve(self, seat: Seat, listener: Listener) {
+        loop {
+            let (stream, name) = (listener.accept().await, seat.name.clone());
+            tokio::spawn(async move {
+                let answer = service_fn(|request| answer(request, &name));
+                // A client that goes away is none of the server's failures.
+                let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
     }
 }
 

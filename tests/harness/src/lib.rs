@@ -5,10 +5,11 @@
 //! [`EtcdCluster`], [`ZooKeeperEnsemble`], [`RedisSentinel`] and [`RedisCluster`] are several of them.
 //! [`Proxy`] stands between a client and a server and misbehaves as a network does.
 //! [`ServerProcess`] starts, freezes and ends any server program, and does not let it outlive the test process.
+//! [`Node`] is a server in the test's own process that counts its connections and can be killed; [`spread`] and [`settle`] say who answers.
 //! [`Port`] reserves a loopback port against all other tests on the machine.
 //! `Certificates` (feature `certificates`) are an authority of its own and what it signed.
 //! `cases` (feature `cases`) is what the backends' own tests have in common.
-//! [`eventually`] waits for something that happens soon, and says what it saw when it does not.
+//! [`eventually`] and [`until`] wait for something that happens soon, and say what they saw when it does not.
 //! [`skip_unless_available!`] skips a test loudly where a server is not installed.
 //!
 //! Everything listens and dials on loopback only, and needs Unix and the real clock: a runtime with paused time makes every limit
@@ -32,6 +33,7 @@
 //! # }
 //! ```
 
+mod answers;
 mod availability;
 #[cfg(feature = "cases")]
 pub mod cases;
@@ -40,6 +42,7 @@ mod certificates;
 mod child;
 mod etcd;
 mod log;
+mod node;
 mod poll;
 mod port;
 mod probe;
@@ -52,12 +55,14 @@ mod spawner;
 mod tool;
 mod zookeeper;
 
+pub use answers::{settle, spread};
 pub use availability::{available, find};
 #[cfg(feature = "certificates")]
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster, EtcdOptions, EtcdProgram};
-pub use poll::{Sight, eventually};
-pub use port::{Port, free_port};
+pub use node::{Connection, Gate, Listener, Node, Seat, Serve};
+pub use poll::{SOON, Sight, eventually, until};
+pub use port::{Port, free_port, refusing_address};
 pub use process::ServerProcess;
 pub use program::Program;
 pub use proxy::Proxy;

@@ -7,6 +7,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// Short enough not to slow a test down, long enough not to starve the server under test on a small machine.
 const INTERVAL: Duration = Duration::from_millis(10);
 
+/// How long a fact may take to become true, on a machine that is busy with other things.
+pub const SOON: Duration = Duration::from_secs(20);
+
 /// What one look of [`eventually`] yields: the awaited value, or a description of what was there instead.
 pub trait Sight {
     /// The awaited value.
@@ -61,6 +64,16 @@ pub fn eventually<S: Sight>(
 ) -> impl Future<Output = S::Value> {
     // An async fn would report the place where it is polled, so the place is taken before the future exists.
     poll(Location::caller(), limit, what, look)
+}
+
+/// Waits until a fact holds, up to [`SOON`].
+///
+/// # Panics
+///
+/// As [`eventually`].
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    eventually(SOON, what, async move || holds())
 }
 
 #[allow(clippy::panic, reason = "this is how a test fails, and only tests call it")]

@@ -8,7 +8,7 @@ use std::{
     env, fs,
     fs::File,
     hash::{BuildHasher, RandomState},
-    io,
+    io, mem,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     ops::Range,
     path::{Path, PathBuf},
@@ -65,6 +65,19 @@ pub fn free_port() -> io::Result<Port> {
         }
     }
     Err(io::Error::new(io::ErrorKind::AddrInUse, format!("no free port in {RANGE:?}")))
+}
+
+/// Returns an address that refuses connections for as long as this process lives: a port that is merely free may be another test's server
+/// a moment later.
+///
+/// # Errors
+///
+/// Those of [`free_port`].
+pub fn refusing_address() -> io::Result<SocketAddr> {
+    let port = free_port()?;
+    let address = port.address();
+    mem::forget(port);
+    Ok(address)
 }
 
 impl Port {

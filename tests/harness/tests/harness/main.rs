@@ -3,6 +3,7 @@
 mod availability;
 mod etcd;
 mod network;
+mod node;
 mod poll;
 mod port;
 mod process;
