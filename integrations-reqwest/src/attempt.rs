@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::body::Loan;
 use crate::error::{FailedAttempt, causes};
 use crate::outcome::observe;
-use crate::service::{Chosen, Shared};
+use crate::service::{Chosen, Shared, Way};
 
 /// What became of an attempt.
 pub(crate) enum Attempt {
@@ -29,12 +29,8 @@ pub(crate) async fn send(
     deadline: Option<Instant>,
 ) -> Attempt {
     let Chosen { pick, way } = chosen;
-    let (mut copy, loan) = Loan::of(request);
-    way.target.lead(copy.url_mut());
-    if let Some(deadline) = deadline {
-        *copy.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
-    }
-    let result = way.client.execute(copy).await;
+    let (answer, loan) = lend(&way, request, deadline);
+    let result = answer.await;
     let is_whole = loan.back(request);
     let called = &way.called;
     let id = called.instance().id();
@@ -66,6 +62,20 @@ pub(crate) async fn send(
             Attempt::Broken(named(error, address), is_whole)
         }
     }
+}
+
+/// Sends a copy. A function of its own, so that the future of an attempt has no room for one.
+fn lend(
+    way: &Way,
+    request: &mut Request,
+    deadline: Option<Instant>,
+) -> (impl Future<Output = reqwest::Result<Response>> + use<>, Loan) {
+    let (mut copy, loan) = Loan::of(request);
+    way.target.lead(copy.url_mut());
+    if let Some(deadline) = deadline {
+        *copy.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
+    }
+    (way.client.execute(copy), loan)
 }
 
 /// Whose fault it is that an attempt failed.

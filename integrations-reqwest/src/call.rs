@@ -21,7 +21,7 @@ pub(crate) async fn call(
     let started = Instant::now();
     let deadline = request.timeout().and_then(|timeout| started.checked_add(*timeout));
     // Most requests need not wait, so nothing is prepared for it before one has to.
-    let mut waiting: Option<Waiting<'_>> = None;
+    let mut waiting: Option<Box<Waiting<'_>>> = None;
     let method = format!("{} {}", request.method(), request.url().path());
     let key = service.options.key.key(request, extensions);
     let mut context = Context::default().with_method(&method);
@@ -45,9 +45,10 @@ pub(crate) async fn call(
             }
             in_vain => {
                 match &mut waiting {
-                    Some(waiting) => waiting.for_news(&in_vain).await.map_err(Error::middleware)?,
+                    // On the heap, so that requests which need not wait are small: what is larger than a kilobyte is allocated slowly.
+                    Some(waiting) => Box::pin(waiting.for_news(&in_vain)).await.map_err(Error::middleware)?,
                     // The next choice is made with news subscribed to, so that nothing between it and the wait is missed.
-                    None => waiting = Some(Waiting::begin(service, started, deadline)),
+                    None => waiting = Some(Box::new(Waiting::begin(service, started, deadline))),
                 }
                 continue;
             }
@@ -66,12 +67,12 @@ pub(crate) async fn call(
             Attempt::Answered(response, is_whole) => match retrying.after_answer(&response, is_whole) {
                 Some(pause) => {
                     drop(response);
-                    sleep(pause).await;
+                    Box::pin(sleep(pause)).await;
                 }
                 None => return Ok((response, is_whole)),
             },
             Attempt::Broken(error, is_whole) => match retrying.after_break(&error, is_whole) {
-                Some(pause) => sleep(pause).await,
+                Some(pause) => Box::pin(sleep(pause)).await,
                 None => return Err(error.into()),
             },
         }

@@ -1,9 +1,9 @@
 //! The middleware that sends requests to services.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use discovery_core::Balancer;
 use http::Extensions;
 use reqwest::{IntoUrl, Request, Response};
@@ -57,29 +57,41 @@ impl DiscoveryMiddleware {
     }
 }
 
-#[async_trait]
+/// Without the macro, which would keep the request twice: a future of more than a kilobyte is allocated slowly, under a lock.
 impl Middleware for DiscoveryMiddleware {
-    async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
-        let started = Instant::now();
-        let timeout = request.timeout().copied();
-        let mut hops = 0;
-        loop {
-            let destination = self.services.options.hosts.destination(request.url()).map_err(|error| {
-                let service = request.url().host_str().unwrap_or_default().into();
-                Error::middleware(CallError::new(error.kind(), &service, error.message()))
-            })?;
-            let Some(destination) = destination else {
-                return next.run(request, extensions).await;
-            };
-            let service = self.services.get(destination);
-            let (response, is_whole) = call(service.shared(), &mut request, extensions).await?;
-            if !follow(&response, &mut request, is_whole, &mut hops, self.services.options.redirects)? {
-                return Ok(response);
+    fn handle<'a, 'e, 'n, 'f>(
+        &'a self,
+        mut request: Request,
+        extensions: &'e mut Extensions,
+        next: Next<'n>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response>> + Send + 'f>>
+    where
+        'a: 'f,
+        'e: 'f,
+        'n: 'f,
+    {
+        Box::pin(async move {
+            let started = Instant::now();
+            let timeout = request.timeout().copied();
+            let mut hops = 0;
+            loop {
+                let destination = self.services.options.hosts.destination(request.url()).map_err(|error| {
+                    let service = request.url().host_str().unwrap_or_default().into();
+                    Error::middleware(CallError::new(error.kind(), &service, error.message()))
+                })?;
+                let Some(destination) = destination else {
+                    return next.run(request, extensions).await;
+                };
+                let service = self.services.get(destination);
+                let (response, is_whole) = call(service.shared(), &mut request, extensions).await?;
+                if !follow(&response, &mut request, is_whole, &mut hops, self.services.options.redirects)? {
+                    return Ok(response);
+                }
+                if let Some(timeout) = timeout {
+                    *request.timeout_mut() = Some(timeout.saturating_sub(started.elapsed()));
+                }
             }
-            if let Some(timeout) = timeout {
-                *request.timeout_mut() = Some(timeout.saturating_sub(started.elapsed()));
-            }
-        }
+        })
     }
 }
 

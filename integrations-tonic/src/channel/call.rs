@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use discovery_core::{Context, Outcome, WhenEmpty};
 use http::header::USER_AGENT;
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
@@ -35,24 +34,24 @@ pub(super) struct Call<'a> {
     key: Option<HashKey>,
 }
 
-pub(super) async fn call(fleet: &Fleet, request: Request<Body>) -> Answer {
-    let (mut head, body) = request.into_parts();
+/// Calls with a request, which is used up.
+pub(super) async fn call(fleet: &Fleet, request: &mut Request<Body>) -> Answer {
     let options = fleet.options();
-    add_user_agent(&mut head.headers, &options.user_agent)?;
+    add_user_agent(request.headers_mut(), &options.user_agent)?;
     let started = Instant::now();
-    let deadline = timeout_of(&head.headers).and_then(|timeout| started.checked_add(timeout));
+    let deadline = timeout_of(request.headers()).and_then(|timeout| started.checked_add(timeout));
     let call = Call {
         fleet,
-        retries: options.retries.clone().filter(|retries| retries.apply_to(head.uri.path())),
+        retries: options.retries.clone().filter(|retries| retries.apply_to(request.uri().path())),
         started,
         deadline,
         give_up: deadline.or_else(|| started.checked_add(options.when_empty.patience())),
-        key: options.key.of(&head),
+        key: options.key.of(request),
     };
     match &call.retries {
         // On the heap, so that calls without retries are small, which are moved there as a whole.
-        Some(retries) => Box::pin(super::persist::call(&call, retries, head, body)).await,
-        None => call.attempt(head, body, &Trace::default()).await.answer,
+        Some(retries) => Box::pin(super::persist::call(&call, retries, std::mem::take(request))).await,
+        None => call.attempt(request, &Trace::default()).await.answer,
     }
 }
 
@@ -65,50 +64,45 @@ pub(super) struct Attempted {
 
 enum Sent {
     Answered(Answer),
-    Not(Request<Body>),
+    Not,
     /// The server says that it has not looked at it.
-    Refused(Refusal),
-}
-
-struct Refusal {
-    request: Request<Body>,
-    by: Arc<str>,
-    status: Status,
+    Refused {
+        by: Arc<str>,
+        status: Status,
+    },
 }
 
 impl Call<'_> {
-    /// Sends to one instance after the other until one takes the request, and waits for its answer.
-    pub(super) async fn attempt(&self, mut head: Parts, mut body: Body, trace: &Trace) -> Attempted {
+    /// Sends to one instance after the other until one takes the request, and waits for its answer. What is left of the request then has no
+    /// body.
+    pub(super) async fn attempt(&self, request: &mut Request<Body>, trace: &Trace) -> Attempted {
         let mut refused_by: Option<Arc<str>> = None;
         loop {
             let avoid = refused_by.as_deref().or(trace.avoid());
-            let chosen = match self.choose(&head, avoid) {
+            let chosen = match self.choose(request, avoid) {
                 Some(chosen) => chosen,
                 // On the heap, so that calls which need not wait are small.
-                None => match Box::pin(self.wait(&head, avoid)).await {
+                None => match Box::pin(self.wait(request, avoid)).await {
                     Ok(chosen) => chosen,
                     Err(status) => return Attempted { answer: Err(status), was_sent: false },
                 },
             };
-            match self.send(chosen, head, body, trace).await {
+            match self.send(chosen, request, trace).await {
                 Sent::Answered(answer) => return Attempted { answer, was_sent: true },
                 // Its connection ended with nothing sent, so the next choice is another one.
-                Sent::Not(back) => (head, body) = back.into_parts(),
+                Sent::Not => {}
                 // Sent once more, as gRPC's retry design (gRFC A6, "Transparent Retries") has it: who refuses again means it.
-                Sent::Refused(refusal) if refused_by.is_none() => {
-                    refused_by = Some(refusal.by);
-                    (head, body) = refusal.request.into_parts();
-                }
-                Sent::Refused(refusal) => return Attempted { answer: Err(refusal.status), was_sent: true },
+                Sent::Refused { by, .. } if refused_by.is_none() => refused_by = Some(by),
+                Sent::Refused { status, .. } => return Attempted { answer: Err(status), was_sent: true },
             }
         }
     }
 
     /// Lets something be done with what a picker may know of the call. One that is to go elsewhere than before has no key, which would bring it
     /// back.
-    fn with_context<T>(&self, head: &Parts, avoid: Option<&str>, what: impl FnOnce(&Context<'_>) -> T) -> T {
-        let heads = Heads(&head.headers);
-        let mut context = Context::default().with_method(head.uri.path()).with_headers(&heads);
+    fn with_context<T>(&self, request: &Request<Body>, avoid: Option<&str>, what: impl FnOnce(&Context<'_>) -> T) -> T {
+        let heads = Heads(request.headers());
+        let mut context = Context::default().with_method(request.uri().path()).with_headers(&heads);
         if let (Some(key), None) = (&self.key, avoid) {
             context = context.with_key(key.bytes());
         }
@@ -116,25 +110,29 @@ impl Call<'_> {
     }
 
     /// An instance that can take the call now.
-    fn choose(&self, head: &Parts, avoid: Option<&str>) -> Option<Chosen> {
-        self.with_context(head, avoid, |context| self.fleet.choose(context, avoid))
+    fn choose(&self, request: &Request<Body>, avoid: Option<&str>) -> Option<Chosen> {
+        self.with_context(request, avoid, |context| self.fleet.choose(context, avoid))
+    }
+
+    /// Why there is none.
+    fn nobody(&self, request: &Request<Body>, avoid: Option<&str>) -> String {
+        self.with_context(request, avoid, |context| self.fleet.nobody(context))
     }
 
     /// An instance that can take the call, as soon as there is one.
-    async fn wait(&self, head: &Parts, avoid: Option<&str>) -> Result<Chosen, Status> {
+    async fn wait(&self, request: &mut Request<Body>, avoid: Option<&str>) -> Result<Chosen, Status> {
         let fleet = self.fleet;
-        let nobody = || self.with_context(head, avoid, |context| fleet.nobody(context));
         // Subscribed before the next choice, so that nothing between a choice in vain and the wait is missed.
         let (mut news, mut selections) = (fleet.subscribe(), fleet.balancer().selections());
         loop {
             news.mark_unchanged();
-            if let Some(chosen) = self.choose(head, avoid) {
+            if let Some(chosen) = self.choose(request, avoid) {
                 return Ok(chosen);
             }
             // The first dial may have come to its end since the choice; then there is news.
             let is_hopeless = !fleet.is_hopeful() && !news.has_changed().unwrap_or(false);
             if fleet.options().when_empty == WhenEmpty::FailFast && is_hopeless {
-                return Err(Status::unavailable(nobody()));
+                return Err(Status::unavailable(self.nobody(request, avoid)));
             }
             let change = async {
                 tokio::select! {
@@ -150,24 +148,21 @@ impl Call<'_> {
                 }
             };
             if !heard {
-                let waited = format!("{}; waited {:?}", nobody(), self.started.elapsed());
+                let waited = format!("{}; waited {:?}", self.nobody(request, avoid), self.started.elapsed());
                 return Err(Status::unavailable(waited));
             }
         }
     }
 
-    async fn send(&self, chosen: Chosen, mut head: Parts, body: Body, trace: &Trace) -> Sent {
+    async fn send(&self, chosen: Chosen, request: &mut Request<Body>, trace: &Trace) -> Sent {
         let Chosen { pick, sender, target } = chosen;
         let claim = Claim::new(pick, trace);
-        head.uri = match with_origin(head.uri, &target) {
-            Ok(uri) => uri,
-            Err(error) => {
-                claim.discard();
-                let text = format!("no URI for the call at {}: {error}", target.authority);
-                return Sent::Answered(Err(Status::internal(text)));
-            }
-        };
-        let sending = sender.send(head, body);
+        if let Err(error) = lead(request.uri_mut(), &target) {
+            claim.discard();
+            let text = format!("no URI for the call at {}: {error}", target.authority);
+            return Sent::Answered(Err(Status::internal(text)));
+        }
+        let sending = sender.send(request);
         let answered = match self.deadline {
             Some(deadline) => timeout_at(deadline, sending).await,
             None => Ok(sending.await),
@@ -185,15 +180,15 @@ impl Call<'_> {
                 Sent::Answered(Err(too_late()))
             }
             Ok(Ok(response)) => Sent::Answered(Ok(outcome::observe(response, claim.into_pick(), self.retries.clone()))),
-            Ok(Err(Failed::Unsent(request))) => {
+            Ok(Err(Failed::Unsent)) => {
                 // There is no request to count.
                 claim.discard();
-                Sent::Not(request)
+                Sent::Not
             }
-            Ok(Err(Failed::Refused(request, error))) => {
+            Ok(Err(Failed::Refused(error))) => {
                 let by = claim.whom();
                 claim.finish(Outcome::Failure);
-                Sent::Refused(Refusal { request, by, status: broken(&self.whom(&target), error) })
+                Sent::Refused { by, status: broken(&self.whom(&target), error) }
             }
             Ok(Err(Failed::Broken(error))) => {
                 claim.finish(Outcome::Failure);
@@ -233,11 +228,13 @@ pub(super) fn broken(whom: &str, error: h2::Error) -> Status {
     status
 }
 
-fn with_origin(uri: Uri, target: &Target) -> Result<Uri, http::uri::InvalidUriParts> {
-    let mut parts = uri.into_parts();
+/// Makes a URI one at the target.
+fn lead(uri: &mut Uri, target: &Target) -> Result<(), http::uri::InvalidUriParts> {
+    let mut parts = std::mem::take(uri).into_parts();
     parts.scheme = Some(target.scheme.clone());
     parts.authority = Some(target.authority.clone());
-    Uri::from_parts(parts)
+    *uri = Uri::from_parts(parts)?;
+    Ok(())
 }
 
 /// Puts our product behind whatever the request names already, as tonic's own channel does.

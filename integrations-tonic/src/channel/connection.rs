@@ -9,7 +9,6 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
 use http::header::{self, HeaderMap, HeaderName};
-use http::request::Parts;
 use http::{Request, Response};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep_until, timeout};
@@ -84,41 +83,44 @@ impl Sender {
     }
 
     /// Sends a request and waits for its answer's head.
-    pub(super) async fn send(self, head: Parts, body: Body) -> Result<Response<Answer>, Failed> {
-        self.open(head, body).await?.answer().await
+    pub(super) async fn send(self, request: &mut Request<Body>) -> Result<Response<Answer>, Failed> {
+        self.open(request).await?.answer(request).await
     }
 
     /// Opens a stream for a request. What follows needs no sender, so that the connection of an instance that is gone can end.
-    async fn open(mut self, mut head: Parts, body: Body) -> Result<Opened, Failed> {
+    async fn open(mut self, request: &mut Request<Body>) -> Result<Opened, Failed> {
         let permit = self.room.enter(&self.streams).await;
         // A server that is going away has said so, or the numbers of streams are used up: the next connection is another one.
         let is_ready = poll_fn(|cx| self.streams.poll_ready(cx)).await.is_ok();
         let Some(permit) = permit.filter(|_| is_ready) else {
             self.room.close();
-            return Err(Failed::Unsent(Request::from_parts(head, body)));
+            return Err(Failed::Unsent);
         };
-        remove_hop_by_hop(&mut head.headers);
-        let is_empty = http_body::Body::is_end_stream(&body);
-        match self.streams.send_request(copy(&head), is_empty) {
-            Ok((response, stream)) => Ok(Opened::new(response, Pipe::new(body, stream, is_empty), head, permit)),
+        remove_hop_by_hop(request.headers_mut());
+        let is_empty = http_body::Body::is_end_stream(request.body());
+        match self.streams.send_request(head_of(request), is_empty) {
+            Ok((response, stream)) => {
+                let body = std::mem::take(request.body_mut());
+                Ok(Opened::new(response, Pipe::new(body, stream, is_empty), permit))
+            }
             Err(error) if is_ours(&error) => Err(Failed::Broken(error)),
             // The connection ended since it was asked.
             Err(_) => {
                 self.room.close();
-                Err(Failed::Unsent(Request::from_parts(head, body)))
+                Err(Failed::Unsent)
             }
         }
     }
 }
 
-/// What HTTP/2 reads of a head. The head itself stays, in case that nothing is sent.
-fn copy(head: &Parts) -> Request<()> {
-    let mut request = Request::new(());
-    *request.method_mut() = head.method.clone();
-    *request.uri_mut() = head.uri.clone();
-    *request.version_mut() = http::Version::HTTP_2;
-    *request.headers_mut() = head.headers.clone();
-    request
+/// What HTTP/2 reads of a request. The head itself stays, in case that nothing is sent.
+fn head_of(request: &Request<Body>) -> Request<()> {
+    let mut head = Request::new(());
+    *head.method_mut() = request.method().clone();
+    *head.uri_mut() = request.uri().clone();
+    *head.version_mut() = http::Version::HTTP_2;
+    *head.headers_mut() = request.headers().clone();
+    head
 }
 
 /// Removes what belongs to a connection of HTTP/1 and makes a request of HTTP/2 malformed (RFC 9113, 8.2.2).

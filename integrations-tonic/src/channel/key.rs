@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use discovery_core::Headers;
+use http::Request;
 use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
+use tonic::body::Body;
 
 /// The hash key of one request, put into its extensions: `request.extensions_mut().insert(HashKey::new("user-42"))`. It counts before what the
 /// [builder](crate::ChannelBuilder) says.
@@ -31,14 +33,20 @@ pub(super) enum KeySource {
 }
 
 impl KeySource {
-    pub(super) fn of(&self, head: &Parts) -> Option<HashKey> {
-        if let Some(key) = head.extensions.get::<HashKey>() {
+    /// The key of a request, which is as before afterwards.
+    pub(super) fn of(&self, request: &mut Request<Body>) -> Option<HashKey> {
+        if let Some(key) = request.extensions().get::<HashKey>() {
             return Some(key.clone());
         }
         match self {
             Self::None => None,
-            Self::Header(name) => head.headers.get(name).map(HashKey::new),
-            Self::With(find) => find(head).map(HashKey::new),
+            Self::Header(name) => request.headers().get(name).map(HashKey::new),
+            Self::With(find) => {
+                let (head, body) = std::mem::take(request).into_parts();
+                let key = find(&head).map(HashKey::new);
+                *request = Request::from_parts(head, body);
+                key
+            }
         }
     }
 }

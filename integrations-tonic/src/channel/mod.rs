@@ -111,10 +111,10 @@ impl tower_service::Service<http::Request<Body>> for Channel {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> ResponseFuture {
+    fn call(&mut self, mut request: http::Request<Body>) -> ResponseFuture {
         // The clone keeps the connections until the headers are there, even if the channel is dropped meanwhile.
         let channel = self.clone();
-        Box::pin(async move { call::call(&channel.inner.fleet, request).await })
+        Box::pin(async move { call::call(&channel.inner.fleet, &mut request).await })
     }
 }
 

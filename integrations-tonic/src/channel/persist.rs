@@ -2,7 +2,7 @@
 
 use discovery_core::attempts::Hedge;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Request};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 use tonic::body::Body;
@@ -14,7 +14,8 @@ use super::replay::Replay;
 use super::retries::{PREVIOUS, Retries};
 
 /// Attempts the call until one succeeds, or the policy, the budget, the deadline or the request's size ends it.
-pub(super) async fn call(call: &Call<'_>, retries: &Retries, mut head: Parts, body: Body) -> Answer {
+pub(super) async fn call(call: &Call<'_>, retries: &Retries, request: Request<Body>) -> Answer {
+    let (mut head, body) = request.into_parts();
     let replay = Replay::new(body, retries.buffer);
     let mut avoid = None;
     let mut failed = 0;
@@ -53,7 +54,8 @@ async fn beside(
     trace: &Trace,
 ) -> Attempted {
     let begun = Instant::now();
-    let first = call.attempt(head.clone(), body, trace);
+    let mut request = Request::from_parts(head.clone(), body);
+    let first = call.attempt(&mut request, trace);
     let Some(hedge) = &retries.hedge else {
         return first.await;
     };
@@ -71,9 +73,9 @@ async fn beside(
             && let Some(body) = replay.attempt()
         {
             let second = Trace::avoiding(trace.to());
-            let mut head = head.clone();
-            head.headers.insert(PREVIOUS, HeaderValue::from(1));
-            let attempted = race(call, first, trace, head, body, &second).await;
+            let mut request = Request::from_parts(head.clone(), body);
+            request.headers_mut().insert(PREVIOUS, HeaderValue::from(1));
+            let attempted = race(call, first, trace, &mut request, &second).await;
             return record(hedge, begun, attempted);
         }
     }
@@ -93,11 +95,10 @@ async fn race(
     call: &Call<'_>,
     mut first: std::pin::Pin<&mut impl Future<Output = Attempted>>,
     trace: &Trace,
-    head: Parts,
-    body: Body,
+    request: &mut Request<Body>,
     second_trace: &Trace,
 ) -> Attempted {
-    let second = call.attempt(head, body, second_trace);
+    let second = call.attempt(request, second_trace);
     tokio::pin!(second);
     tokio::select! {
         biased;

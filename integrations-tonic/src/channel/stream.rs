@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
-use http::request::Parts;
 use http::{Request, Response};
 use http_body::Frame;
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,10 +15,10 @@ use tonic::body::Body;
 
 /// Why a request has no answer.
 pub(super) enum Failed {
-    /// Nothing of it was sent.
-    Unsent(Request<Body>),
-    /// It was sent, and the server says that it has not looked at it (RFC 9113, 8.7).
-    Refused(Request<Body>, h2::Error),
+    /// Nothing of it was sent, and the request is as it was.
+    Unsent,
+    /// It was sent, and the server says that it has not looked at it (RFC 9113, 8.7); the request is as it was.
+    Refused(h2::Error),
     Broken(h2::Error),
 }
 
@@ -27,18 +26,17 @@ pub(super) enum Failed {
 pub(super) struct Opened {
     response: ResponseFuture,
     pipe: Pipe,
-    head: Parts,
     permit: OwnedSemaphorePermit,
 }
 
 impl Opened {
-    pub(super) fn new(response: ResponseFuture, pipe: Pipe, head: Parts, permit: OwnedSemaphorePermit) -> Self {
-        Self { response, pipe, head, permit }
+    pub(super) fn new(response: ResponseFuture, pipe: Pipe, permit: OwnedSemaphorePermit) -> Self {
+        Self { response, pipe, permit }
     }
 
     /// Sends the body and waits for the answer's head. Dropped, it resets the stream.
-    pub(super) async fn answer(self) -> Result<Response<Answer>, Failed> {
-        let Self { response, mut pipe, head, permit } = self;
+    pub(super) async fn answer(self, request: &mut Request<Body>) -> Result<Response<Answer>, Failed> {
+        let Self { response, mut pipe, permit } = self;
         // Most bodies are there at once, and need no task.
         let (whole, rest) = match poll_fn(|cx| Poll::Ready(Pin::new(&mut pipe).poll(cx))).await {
             Poll::Ready(whole) => {
@@ -51,8 +49,8 @@ impl Opened {
             Ok(response) => Ok(response.map(|stream| Answer { stream, _rest: rest, _permit: permit, is_over: false })),
             Err(error) => Err(match whole {
                 Some(whole) if was_refused(&error) => {
-                    let body = Body::new(http_body_util::Full::new(whole));
-                    Failed::Refused(Request::from_parts(head, body), error)
+                    *request.body_mut() = Body::new(http_body_util::Full::new(whole));
+                    Failed::Refused(error)
                 }
                 _ => Failed::Broken(error),
             }),
