@@ -18,6 +18,8 @@ const ROUNDS: usize = 3;
 const CHANGES: usize = 5_000;
 /// As long as a client is idle at least.
 const IDLE: Duration = Duration::from_secs(5);
+/// How long a call may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(scene: &Scene) -> Result<()> {
     let ours = Channel::new(scene.backend.watch(SERVICE), RoundRobin::new());
@@ -43,10 +45,12 @@ pub(super) async fn run(scene: &Scene) -> Result<()> {
     tell.send(insert("second", &current)?)?;
     let mut failed = [0, 0];
     let calls = async |failed: &mut [usize; 2]| {
-        for (at, answer) in
-            [hello(GreeterClient::new(ours.clone())).await, hello(GreeterClient::new(tonics.clone())).await]
-                .into_iter()
-                .enumerate()
+        for (at, answer) in [
+            hello(GreeterClient::new(ours.clone()), PATIENCE).await,
+            hello(GreeterClient::new(tonics.clone()), PATIENCE).await,
+        ]
+        .into_iter()
+        .enumerate()
         {
             if let Err(status) = answer {
                 eprintln!("{}: {status}", ["ours", "tonic's"][at]);
@@ -85,7 +89,8 @@ async fn server(scene: &Scene, number: usize) -> Result<RunningServer> {
     Ok(server.start(scene.backend.clone(), SERVICE, Named::routes(number.to_string())).await?)
 }
 
-async fn hello<T>(mut client: GreeterClient<T>) -> Result<String, Status>
+/// Calls once, with a deadline.
+pub(super) async fn hello<T>(mut client: GreeterClient<T>, deadline: Duration) -> Result<String, Status>
 where
     T: tonic::client::GrpcService<tonic::body::Body>,
     T::Error: Into<tonic::codegen::StdError>,
@@ -93,7 +98,7 @@ where
     <T::ResponseBody as tonic::codegen::Body>::Error: Into<tonic::codegen::StdError> + Send,
 {
     let mut request = Request::new(HelloRequest { name: "you".to_owned(), count: 0 });
-    request.set_timeout(Duration::from_secs(5));
+    request.set_timeout(deadline);
     let answer = tokio::time::timeout(SOON, client.say_hello(request)).await;
     answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("hangs"))).map(|reply| reply.into_inner().server)
 }

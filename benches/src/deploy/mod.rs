@@ -1,8 +1,9 @@
-//! What a deployment does to callers: servers that are restarted, killed and stopped, a registry that is away, a client that is idle.
+//! What a deployment does to callers: servers that are restarted, killed and stopped, a registry that is away, a client that is idle, and a service that nobody serves.
 //!
 //! Servers are processes of their own, the registry is a real one, and every failed call is counted and shown.
 
 mod away;
+mod empty;
 mod idle;
 mod load;
 mod losses;
@@ -94,6 +95,7 @@ async fn play(name: &'static str, store: Store) -> Result<()> {
     rolling::run(&mut scene).await?;
     losses::kill(&mut scene).await?;
     losses::stop(&mut scene).await?;
+    empty::run(&scene).await?;
     idle::run(&scene).await?;
     away::run(&mut scene).await
 }
