@@ -11,7 +11,7 @@ use h2::{Ping, PingPong};
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Request, Response};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Duration, Instant, sleep_until};
 use tonic::body::Body;
 
 use super::builder::Options;
@@ -181,21 +181,35 @@ async fn greet(connection: &mut Connection<Wire, Bytes>, greeting: oneshot::Rece
         .map_or_else(|| io::Error::other("the server closed the connection without a greeting"), io::Error::other))
 }
 
-/// Resolves when a ping that follows a silent interval is not answered in time.
-async fn silence(mut ping: PingPong, heard: &Heard, interval: std::time::Duration, limit: std::time::Duration) {
+/// Resolves when nothing is heard for an interval, nor after a ping for as long as that may be unanswered. Whatever is heard counts: behind a
+/// long download, the answer to a ping may be late.
+async fn silence(mut ping: PingPong, heard: &Heard, interval: Duration, limit: Duration) {
     loop {
-        let due = heard.last() + interval;
-        if due > tokio::time::Instant::now() {
-            sleep_until(due).await;
-            continue;
-        }
-        match timeout(limit, ping.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => {}
-            // It broke, and says so itself.
-            Ok(Err(_)) => std::future::pending().await,
-            Err(_) => return,
+        sleep_through(|| heard.last().checked_add(interval)).await;
+        let asked = Instant::now();
+        let answer = async {
+            // An error means that the connection broke, which it says itself.
+            if ping.send_ping(Ping::opaque()).is_err() || poll_fn(|cx| ping.poll_pong(cx)).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = answer => {}
+            () = sleep_through(|| asked.max(heard.last()).checked_add(limit)) => return,
         }
     }
+}
+
+/// Sleeps until a moment that may move on meanwhile; for ever, if no clock gets there.
+async fn sleep_through(moment: impl Fn() -> Option<Instant>) {
+    while let Some(moment) = moment() {
+        if moment <= Instant::now() {
+            return;
+        }
+        sleep_until(moment).await;
+    }
+    std::future::pending().await
 }
 
 /// Says that the connection is over, however its task ends.
