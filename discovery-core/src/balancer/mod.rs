@@ -208,6 +208,11 @@ impl Balancer {
         self.inner.shared.selection.load().known.to_vec()
     }
 
+    /// How many instances are in the set, picked or not.
+    pub fn known(&self) -> usize {
+        self.inner.shared.selection.load().known.len()
+    }
+
     /// How many reachable instances get their share of the picks from now on. Those that only step in do not count.
     ///
     /// A change of health counts against it until a selection heeds it, so that it is never more than there are.

@@ -122,7 +122,12 @@ impl ChannelBuilder {
     }
 
     /// Sets after how much silence of the server a connection is probed, also while it is idle, and how long the answer may take; 10 s and 5 s
-    /// by default. A connection without an answer is given up, with the calls on it.
+    /// by default. A connection without an answer is given up, with the calls on it. An interval of zero sends no pings.
+    ///
+    /// Servers that allow few pings, as those of Go and Java do by default (one in five minutes, none while idle), close a connection that is
+    /// pinged too often. Its next one is then pinged half as often, which is tried out over some connections; better let the servers allow
+    /// it: `keepalive.EnforcementPolicy{MinTime: 5s, PermitWithoutStream: true}` in Go, `permitKeepAliveTime` and
+    /// `permitKeepAliveWithoutCalls(true)` in Java.
     pub fn with_keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
         self.options.keepalive_interval = interval;
         self.options.keepalive_timeout = timeout;

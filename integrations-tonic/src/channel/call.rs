@@ -1,6 +1,7 @@
 //! One call: choose a connected instance, send, and wait for the response's headers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use discovery_core::{Context, Outcome, WhenEmpty};
@@ -14,7 +15,7 @@ use super::claim::{Claim, Trace};
 use super::deadline::timeout_of;
 use super::fleet::{Chosen, Fleet};
 use super::key::{HashKey, Heads};
-use super::outcome;
+use super::outcome::{self, Observer};
 use super::retries::Retries;
 use super::stream::Failed;
 use super::target::Target;
@@ -27,6 +28,8 @@ pub(super) struct Call<'a> {
     /// Whoever asks for retries has their budget told.
     pub(super) retries: Option<Arc<Retries>>,
     started: Instant,
+    /// Whether a server has refused it unseen, which is forgiven once. Set and read by one task, hence relaxed.
+    was_refused: AtomicBool,
     /// The caller's, from `grpc-timeout`.
     pub(super) deadline: Option<Instant>,
     /// When it waits for an instance no longer.
@@ -42,6 +45,7 @@ pub(super) async fn call(fleet: &Fleet, request: &mut Request<Body>) -> Answer {
     let deadline = timeout_of(request.headers()).and_then(|timeout| started.checked_add(timeout));
     let call = Call {
         fleet,
+        was_refused: AtomicBool::new(false),
         retries: options.retries.clone().filter(|retries| retries.apply_to(request.uri().path())),
         started,
         deadline,
@@ -92,7 +96,7 @@ impl Call<'_> {
                 // Its connection ended with nothing sent, so the next choice is another one.
                 Sent::Not => {}
                 // Sent once more, as gRPC's retry design (gRFC A6, "Transparent Retries") has it: who refuses again means it.
-                Sent::Refused { by, .. } if refused_by.is_none() => refused_by = Some(by),
+                Sent::Refused { by, .. } if !self.was_refused.swap(true, Ordering::Relaxed) => refused_by = Some(by),
                 Sent::Refused { status, .. } => return Attempted { answer: Err(status), was_sent: true },
             }
         }
@@ -140,14 +144,7 @@ impl Call<'_> {
                     () = selections.changed() => {}
                 }
             };
-            let heard = match self.give_up {
-                Some(give_up) => timeout_at(give_up, change).await.is_ok(),
-                None => {
-                    change.await;
-                    true
-                }
-            };
-            if !heard {
+            if within(self.give_up, change).await.is_none() {
                 let waited = format!("{}; waited {:?}", self.nobody(request, avoid), self.started.elapsed());
                 return Err(Status::unavailable(waited));
             }
@@ -162,39 +159,67 @@ impl Call<'_> {
             let text = format!("no URI for the call at {}: {error}", target.authority);
             return Sent::Answered(Err(Status::internal(text)));
         }
-        let sending = sender.send(request);
-        let answered = match self.deadline {
-            Some(deadline) => timeout_at(deadline, sending).await,
-            None => Ok(sending.await),
+        let permit = match sender.try_enter() {
+            Some(permit) => permit,
+            // On the heap, so that calls which need not wait are small.
+            None => match Box::pin(within(self.give_up, sender.enter())).await {
+                Some(Some(permit)) => permit,
+                Some(None) => {
+                    claim.discard();
+                    return Sent::Not;
+                }
+                None => {
+                    claim.discard();
+                    let waited = self.started.elapsed();
+                    let text = format!("{} takes no more calls at once; waited {waited:?}", self.whom(&target));
+                    return Sent::Answered(Err(Status::unavailable(text)));
+                }
+            },
         };
-        let too_late =
-            || Status::deadline_exceeded(format!("no answer from {} within the deadline", self.whom(&target)));
+        let sending = sender.send(permit, request);
+        let answered = within(self.deadline, sending).await;
+        let too_late = || outcome::too_late(&self.whom(&target));
         match answered {
             // tonic's server keeps the caller's deadline too, and says CANCELLED when it is over: which of the two clocks is read first
             // must not change what the caller sees.
-            Ok(Ok(response))
+            Some(Ok(response))
                 if outcome::code_in(response.headers()) == Some(Code::Cancelled)
                     && self.deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
             {
                 claim.finish(Outcome::Failure);
                 Sent::Answered(Err(too_late()))
             }
-            Ok(Ok(response)) => Sent::Answered(Ok(outcome::observe(response, claim.into_pick(), self.retries.clone()))),
-            Ok(Err(Failed::Unsent)) => {
+            Some(Ok(response)) => {
+                let observer = Observer {
+                    pick: claim.into_pick(),
+                    target,
+                    known: self.fleet.balancer().known(),
+                    retries: self.retries.clone(),
+                    deadline: self.deadline,
+                };
+                Sent::Answered(Ok(outcome::observe(response, observer)))
+            }
+            Some(Err(Failed::Ours(status))) => {
+                // It says nothing about the instance.
+                claim.discard();
+                Sent::Answered(Err(status))
+            }
+            Some(Err(Failed::Unsent)) => {
                 // There is no request to count.
                 claim.discard();
                 Sent::Not
             }
-            Ok(Err(Failed::Refused(error))) => {
+            Some(Err(Failed::Refused(error))) => {
                 let by = claim.whom();
                 claim.finish(Outcome::Failure);
                 Sent::Refused { by, status: broken(&self.whom(&target), error) }
             }
-            Ok(Err(Failed::Broken(error))) => {
-                claim.finish(Outcome::Failure);
-                Sent::Answered(Err(broken(&self.whom(&target), error)))
+            Some(Err(Failed::Broken(error))) => {
+                let status = broken(&self.whom(&target), error);
+                claim.finish(outcome::of_code(status.code()));
+                Sent::Answered(Err(status))
             }
-            Err(_) => {
+            None => {
                 claim.finish(Outcome::Failure);
                 Sent::Answered(Err(too_late()))
             }
@@ -203,13 +228,13 @@ impl Call<'_> {
 
     /// Who was called, for a status: the address, the service, and how many others there are.
     fn whom(&self, target: &Target) -> String {
-        let known = self.fleet.balancer().members().len();
-        format!("{} ({:?}, {known} known)", target.endpoint.authority(), target.service)
+        outcome::whom(target, self.fleet.balancer().known())
     }
 
     /// Whether that much time is left before the caller's deadline.
     pub(super) fn has_time_for(&self, wait: Duration) -> bool {
-        self.deadline.is_none_or(|deadline| Instant::now() + wait < deadline)
+        let begin = Instant::now().checked_add(wait);
+        self.deadline.is_none_or(|deadline| begin.is_some_and(|begin| begin < deadline))
     }
 }
 
@@ -217,15 +242,25 @@ impl Call<'_> {
 /// instance is unavailable.
 pub(super) fn broken(whom: &str, error: h2::Error) -> Status {
     let text = format!("the call to {whom} broke: {error}");
+    // The reason of a connection's end is not that of the call, and tonic takes an end without one for UNKNOWN.
+    let is_connections = error.is_go_away();
     let read = Status::from_error(Box::new(error));
-    // tonic takes an end without a reason for UNKNOWN, and a connection task that is gone for CANCELLED.
     let code = match read.code() {
-        Code::Unknown | Code::Cancelled => Code::Unavailable,
+        Code::Unknown => Code::Unavailable,
+        _ if is_connections => Code::Unavailable,
         code => code,
     };
     let mut status = Status::new(code, text);
     status.set_source(Arc::new(read));
     status
+}
+
+/// What comes until a moment, if there is one; `None` if nothing did.
+async fn within<T>(until: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) => timeout_at(until, future).await.ok(),
+        None => Some(future.await),
+    }
 }
 
 /// Makes a URI one at the target.

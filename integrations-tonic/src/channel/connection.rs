@@ -1,28 +1,31 @@
 //! One HTTP/2 connection at work: its task, and the senders through which requests go into it.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
-use h2::{Ping, PingPong};
+use h2::{Ping, PingPong, Reason};
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Request, Response};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{Duration, Instant, sleep_until};
+use tonic::Status;
 use tonic::body::Body;
 
 use super::builder::Options;
 use super::stream::{Answer, Failed, Opened, Pipe};
 use super::wire::{Heard, Io, Wire};
 
-/// How much a server may send ahead of whoever reads: for one answer, and for all of a connection. What hyper's client allows, too: a
-/// download over a path of 100 ms reaches 160 Mbit/s.
+/// How much a server may send ahead of whoever reads one answer: a download over a path of 100 ms reaches 160 Mbit/s. hyper's client has the
+/// same.
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 5 * 1024 * 1024;
-/// How large the headers of an answer may be, as hyper's client has it: twice what gRPC's own clients take.
+/// The same for all answers of a connection: sixteen that nobody reads do not keep the others from coming.
+const CONNECTION_WINDOW: u32 = 16 * STREAM_WINDOW;
+/// How large the headers of an answer may be, as hyper's client has it.
 const HEADERS: u32 = 16 * 1024;
 
 /// Whether a connection takes requests, and how many more at once.
@@ -31,44 +34,53 @@ pub(super) struct Room {
     /// One for each stream that the server lets be open. What has none was not given to the connection, so that it can go elsewhere.
     /// Closed when the connection takes no more.
     permits: Arc<Semaphore>,
-    /// How many permits there are in all.
-    limit: AtomicUsize,
-    closing: Notify,
+    state: watch::Sender<State>,
+}
+
+/// How long a connection takes requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+    /// The server wants fewer pings.
+    Pinged,
 }
 
 impl Room {
-    fn new(limit: usize) -> Arc<Self> {
-        let limit = limit.min(Semaphore::MAX_PERMITS);
-        let permits = Arc::new(Semaphore::new(limit));
-        Arc::new(Self { permits, limit: AtomicUsize::new(limit), closing: Notify::new() })
+    fn new() -> Arc<Self> {
+        Arc::new(Self { permits: Arc::new(Semaphore::new(0)), state: watch::Sender::new(State::Open) })
     }
 
-    /// Resolves once the connection takes no more requests. For one listener.
-    pub(super) async fn closed(&self) {
-        while !self.permits.is_closed() {
-            self.closing.notified().await;
-        }
+    /// Resolves once the connection takes no more requests, and says whether that is because of its pings.
+    pub(super) async fn closed(&self) -> bool {
+        let mut state = self.state.subscribe();
+        // The sender is here, so that it is not gone.
+        state.wait_for(|state| *state != State::Open).await.is_ok_and(|state| *state == State::Pinged)
     }
 
     fn close(&self) {
-        self.permits.close();
-        self.closing.notify_one();
+        self.close_as(State::Closed);
     }
 
-    /// Waits until one more stream may be opened; `None` if that can never be.
-    async fn enter(&self, streams: &SendRequest<Bytes>) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            return Some(permit);
+    fn close_as(&self, closed: State) {
+        self.permits.close();
+        self.state.send_if_modified(|state| *state == State::Open && std::mem::replace(state, closed) == State::Open);
+    }
+
+    /// Makes the permits as many as there may be streams now. Those that are taken can only be missing later.
+    fn allow(&self, limit: usize, permits: &mut usize) {
+        let limit = limit.min(Semaphore::MAX_PERMITS);
+        if limit > *permits {
+            self.permits.add_permits(limit - *permits);
+            *permits = limit;
+        } else if limit < *permits {
+            *permits -= self.permits.forget_permits(*permits - limit);
         }
-        // The server may allow more than it did at first. A limit that was lowered is HTTP/2's to keep.
-        let now = streams.current_max_send_streams().min(Semaphore::MAX_PERMITS);
-        let before = self.limit.fetch_max(now, Ordering::Relaxed);
-        if now > before {
-            self.permits.add_permits(now - before);
-        }
-        self.permits.clone().acquire_owned().await.ok()
     }
 }
+
+/// The right to open one stream. It is given back when the stream is over.
+pub(super) type Permit = OwnedSemaphorePermit;
 
 /// Where requests go in. The connection ends once there is no sender, and what was sent is answered.
 #[derive(Clone)]
@@ -82,20 +94,38 @@ impl Sender {
         self.room.permits.is_closed()
     }
 
+    /// Whether the server lets no further stream be open at the moment.
+    pub(super) fn is_full(&self) -> bool {
+        self.room.permits.available_permits() == 0
+    }
+
+    /// Takes no more requests; those that have a permit go on.
+    pub(super) fn close(&self) {
+        self.room.close();
+    }
+
+    /// A permit, if there is one now.
+    pub(super) fn try_enter(&self) -> Option<Permit> {
+        self.room.permits.clone().try_acquire_owned().ok()
+    }
+
+    /// A permit, as soon as there is one; `None` if there will be none.
+    pub(super) async fn enter(&self) -> Option<Permit> {
+        self.room.permits.clone().acquire_owned().await.ok()
+    }
+
     /// Sends a request and waits for its answer's head.
-    pub(super) async fn send(self, request: &mut Request<Body>) -> Result<Response<Answer>, Failed> {
-        self.open(request).await?.answer(request).await
+    pub(super) async fn send(self, permit: Permit, request: &mut Request<Body>) -> Result<Response<Answer>, Failed> {
+        self.open(permit, request).await?.answer(request).await
     }
 
     /// Opens a stream for a request. What follows needs no sender, so that the connection of an instance that is gone can end.
-    async fn open(mut self, request: &mut Request<Body>) -> Result<Opened, Failed> {
-        let permit = self.room.enter(&self.streams).await;
+    async fn open(mut self, permit: Permit, request: &mut Request<Body>) -> Result<Opened, Failed> {
         // A server that is going away has said so, or the numbers of streams are used up: the next connection is another one.
-        let is_ready = poll_fn(|cx| self.streams.poll_ready(cx)).await.is_ok();
-        let Some(permit) = permit.filter(|_| is_ready) else {
+        if poll_fn(|cx| self.streams.poll_ready(cx)).await.is_err() {
             self.room.close();
             return Err(Failed::Unsent);
-        };
+        }
         remove_hop_by_hop(request.headers_mut());
         let is_empty = http_body::Body::is_end_stream(request.body());
         match self.streams.send_request(head_of(request), is_empty) {
@@ -103,7 +133,9 @@ impl Sender {
                 let body = std::mem::take(request.body_mut());
                 Ok(Opened::new(response, Pipe::new(body, stream, is_empty), permit))
             }
-            Err(error) if is_ours(&error) => Err(Failed::Broken(error)),
+            Err(error) if is_ours(&error) => {
+                Err(Failed::Ours(Status::internal(format!("the request is malformed: {error}"))))
+            }
             // The connection ended since it was asked.
             Err(_) => {
                 self.room.close();
@@ -139,41 +171,91 @@ fn is_ours(error: &h2::Error) -> bool {
 
 /// Speaks HTTP/2 on a stream, and returns once the server has spoken too. The connection's task ends when all senders are gone and what was
 /// sent is answered, or when the connection breaks.
-pub(super) async fn shake_hands(stream: Box<dyn Io>, options: &Options) -> io::Result<(Sender, Arc<Room>)> {
+pub(super) async fn shake_hands(
+    stream: Box<dyn Io>,
+    ping_after: Duration,
+    options: &Options,
+) -> io::Result<(Sender, Arc<Room>)> {
     let (wire, heard, greeting) = Wire::new(stream);
     let mut builder = Builder::new();
     builder.enable_push(false).max_header_list_size(HEADERS);
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
-    let (streams, mut connection) = builder.handshake(wire).await.map_err(io::Error::other)?;
-    greet(&mut connection, greeting).await?;
-    let room = Room::new(connection.max_concurrent_send_streams());
-    let (interval, limit) = (options.keepalive_interval, options.keepalive_timeout);
-    let ping = connection.ping_pong();
-    let closing = Closing(room.clone());
+    // Both would end a connection because of many small calls: a reader that is slow with small messages, which the windows bound
+    // already, and frames of calls that were given up, for which the server is not to blame.
+    builder.data_frame_budget(usize::MAX).max_local_error_reset_streams(None);
+    let (streams, connection) = builder.handshake(wire).await.map_err(io::Error::other)?;
+    let room = Room::new();
+    let mut driver = Driver { connection, probe: Some(streams.clone()), room: room.clone(), permits: 0 };
+    greet(&mut driver, greeting).await?;
+    let limit = options.keepalive_timeout;
+    let ping = driver.connection.ping_pong().filter(|_| !ping_after.is_zero());
     tokio::spawn(async move {
-        let _closing = closing;
         let silence = async {
             match ping {
-                Some(ping) => silence(ping, &heard, interval, limit).await,
+                Some(ping) => silence(ping, &heard, ping_after, limit).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            biased;
-            ended = connection => if let Err(error) = ended {
-                tracing::debug!(%error, "a connection broke");
-            },
-            () = silence => tracing::debug!(?interval, ?limit, "a connection was silent, and its ping not answered"),
+        let room = driver.room.clone();
+        tokio::pin!(silence);
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut driver => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection broke");
+                    }
+                    return;
+                }
+                _ = room.closed(), if driver.probe.is_some() => driver.probe = None,
+                () = &mut silence => {
+                    return tracing::debug!(?ping_after, ?limit, "a connection was silent, and its ping not answered");
+                }
+            }
         }
     });
     Ok((Sender { streams, room: room.clone() }, room))
 }
 
+/// A connection that keeps its room up to date.
+struct Driver {
+    connection: Connection<Wire, Bytes>,
+    /// Tells when the server says goodbye. `None` once the connection takes no more requests, since it would keep it open.
+    probe: Option<SendRequest<Bytes>>,
+    room: Arc<Room>,
+    /// How many streams the room has permits for.
+    permits: usize,
+}
+
+impl Future for Driver {
+    type Output = Result<(), h2::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let ended = Pin::new(&mut this.connection).poll(cx);
+        if let Some(probe) = &mut this.probe {
+            this.room.allow(this.connection.max_concurrent_send_streams(), &mut this.permits);
+            if let Poll::Ready(Err(goodbye)) = probe.poll_ready(cx) {
+                let pinged = goodbye.is_remote() && goodbye.reason() == Some(Reason::ENHANCE_YOUR_CALM);
+                this.room.close_as(if pinged { State::Pinged } else { State::Closed });
+                this.probe = None;
+            }
+        }
+        ended
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.room.close();
+    }
+}
+
 /// Drives the connection until the server has spoken.
-async fn greet(connection: &mut Connection<Wire, Bytes>, greeting: oneshot::Receiver<()>) -> io::Result<()> {
+async fn greet(driver: &mut Driver, greeting: oneshot::Receiver<()>) -> io::Result<()> {
     let ended = tokio::select! {
         biased;
-        ended = connection => ended,
+        ended = driver => ended,
         Ok(()) = greeting => return Ok(()),
     };
     Err(ended
@@ -210,13 +292,4 @@ async fn sleep_through(moment: impl Fn() -> Option<Instant>) {
         sleep_until(moment).await;
     }
     std::future::pending().await
-}
-
-/// Says that the connection is over, however its task ends.
-struct Closing(Arc<Room>);
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.0.close();
-    }
 }

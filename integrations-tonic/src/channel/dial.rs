@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 
@@ -10,25 +11,30 @@ use super::connection::{Room, Sender, shake_hands};
 use super::target::Target;
 use super::wire::Io;
 
-/// Makes a connection that is ready for requests, within the connect timeout; otherwise says why not, with the address.
+/// Makes a connection that is ready for requests, and pinged after a silence, within the connect timeout; otherwise says why not, with the
+/// address.
 ///
 /// It lives as long as a sender or an answer that is still being read, unless it breaks; the room tells when it takes no more requests.
-pub(super) async fn dial(target: &Target, options: &Options) -> Result<(Sender, Arc<Room>), String> {
+pub(super) async fn dial(
+    target: &Target,
+    ping_after: Duration,
+    options: &Options,
+) -> Result<(Sender, Arc<Room>), String> {
     let address = target.endpoint.authority();
-    match tokio::time::timeout(options.connect_timeout, connect(target, options)).await {
+    match tokio::time::timeout(options.connect_timeout, connect(target, ping_after, options)).await {
         Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => Err(format!("{address}: {error}")),
         Err(_) => Err(format!("{address}: no connection within {:?}", options.connect_timeout)),
     }
 }
 
-async fn connect(target: &Target, options: &Options) -> io::Result<(Sender, Arc<Room>)> {
+async fn connect(target: &Target, ping_after: Duration, options: &Options) -> io::Result<(Sender, Arc<Room>)> {
     let stream = open(target).await?;
     let stream = match &options.tls {
         None => stream,
         Some(files) => secure(files, target, stream).await?,
     };
-    shake_hands(stream, options).await
+    shake_hands(stream, ping_after, options).await
 }
 
 async fn open(target: &Target) -> io::Result<Box<dyn Io>> {

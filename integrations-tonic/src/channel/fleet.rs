@@ -69,9 +69,10 @@ impl Fleet {
         self.news.subscribe()
     }
 
-    /// Picks among the connected; somebody else than the one to avoid, if the picker gives somebody else.
+    /// Picks among the connected; somebody else than the one to avoid and those who take no more at the moment, if the picker gives somebody
+    /// else.
     pub(super) fn choose(&self, context: &Context<'_>, avoid: Option<&str>) -> Option<Chosen> {
-        let mut avoided = None;
+        let mut second_best = None;
         for _ in 0..PICKS {
             if self.connected() == 0 {
                 return None;
@@ -80,28 +81,28 @@ impl Fleet {
             let instance = pick.instance();
             let transport = self.read(|transports| transports.get(instance.id()).cloned());
             match transport.and_then(|transport| transport.sender(self)) {
-                Some((sender, target)) if avoid == Some(instance.id()) => {
+                Some((sender, target)) if avoid == Some(instance.id()) || sender.is_full() => {
                     // Kept in flight for the while, which moves pickers that go by load to others.
-                    match avoided {
+                    match second_best {
                         Some(_) => pick.discard(),
-                        None => avoided = Some(Chosen { pick, sender, target }),
+                        None => second_best = Some(Chosen { pick, sender, target }),
                     }
                 }
                 Some((sender, target)) => {
-                    if let Some(avoided) = avoided {
-                        avoided.pick.discard();
+                    if let Some(second_best) = second_best {
+                        second_best.pick.discard();
                     }
                     return Some(Chosen { pick, sender, target });
                 }
                 None => pick.discard(),
             }
         }
-        avoided
+        second_best
     }
 
     /// Whether a call may soon be taken although nobody is connected: somebody is being dialled for the first time.
     pub(super) fn is_hopeful(&self) -> bool {
-        let known = self.balancer.members().len();
+        let known = self.balancer.known();
         known > 0
             && self.read(|transports| {
                 transports.len() < known || transports.values().any(|transport| transport.is_hopeful())
@@ -113,7 +114,7 @@ impl Fleet {
         let mut why = match self.balancer.pick(context) {
             Err(error) => error.to_string(),
             Ok(pick) => {
-                let (service, known) = (pick.instance().service().to_owned(), self.balancer.members().len());
+                let (service, known) = (pick.instance().service().to_owned(), self.balancer.known());
                 pick.discard();
                 let freshness = self.balancer.freshness();
                 let stale = freshness.since().map_or_else(String::new, |since| {

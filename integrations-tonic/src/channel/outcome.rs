@@ -2,17 +2,19 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use discovery_core::{Outcome, Pick};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::retries::Retries;
 use super::stream::Answer;
+use super::target::Target;
 
 /// Whose fault a code is. It is the classification of Linkerd and of most circuit breakers: what an overloaded, broken or stuck
 /// instance answers is a failure, and what the application means to say is not.
@@ -52,14 +54,35 @@ fn of_headers(headers: &HeaderMap) -> Option<Outcome> {
     code_in(headers).map(of_code)
 }
 
+/// Who was called, for a status: the address, the service, and how many others there are.
+pub(super) fn whom(target: &Target, known: usize) -> String {
+    format!("{} ({:?}, {known} known)", target.endpoint.authority(), target.service)
+}
+
+pub(super) fn too_late(whom: &str) -> Status {
+    Status::deadline_exceeded(format!("no answer from {whom} within the deadline"))
+}
+
+/// What is done at the end of an answer.
+pub(super) struct Observer {
+    pub(super) pick: Option<Pick>,
+    pub(super) target: Arc<Target>,
+    /// How many instances there were when it was sent.
+    pub(super) known: usize,
+    /// Whose budget a success fills.
+    pub(super) retries: Option<Arc<Retries>>,
+    /// The caller's, which is for all of the answer.
+    pub(super) deadline: Option<Instant>,
+}
+
 /// Hands the pick over to the response's body, or finishes it if the headers say it all.
-pub(super) fn observe(response: Response<Answer>, pick: Option<Pick>, retries: Option<Arc<Retries>>) -> Response<Body> {
+pub(super) fn observe(response: Response<Answer>, observer: Observer) -> Response<Body> {
     let (head, body) = response.into_parts();
     let known = of_headers(&head.headers).or_else(|| {
         // No gRPC answer at all, or one that ends without a status.
         (head.status != StatusCode::OK || http_body::Body::is_end_stream(&body)).then_some(Outcome::Failure)
     });
-    let mut observed = Observed { body: None, pick, retries };
+    let mut observed = Observed { body: None, observer, alarm: None };
     if let Some(outcome) = known {
         observed.finish(outcome);
     }
@@ -71,20 +94,31 @@ pub(super) fn observe(response: Response<Answer>, pick: Option<Pick>, retries: O
 struct Observed {
     /// `None` after its end, so that whoever keeps an exhausted response does not keep the connection of a gone instance open.
     body: Option<Answer>,
-    pick: Option<Pick>,
-    /// Whose budget a success fills.
-    retries: Option<Arc<Retries>>,
+    observer: Observer,
+    /// Rings at the deadline. Set once the body is waited for: most are there with their headers.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl Observed {
     fn finish(&mut self, outcome: Outcome) {
         self.body = None;
-        if let Some(pick) = self.pick.take() {
+        if let Some(pick) = self.observer.pick.take() {
             pick.finish(outcome);
-            if let (Outcome::Success, Some(retries)) = (outcome, &self.retries) {
+            if let (Outcome::Success, Some(retries)) = (outcome, &self.observer.retries) {
                 retries.succeeded();
             }
         }
+    }
+
+    fn is_too_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(deadline) = self.observer.deadline else {
+            return false;
+        };
+        self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline))).as_mut().poll(cx).is_ready()
+    }
+
+    fn whom(&self) -> String {
+        whom(&self.observer.target, self.observer.known)
     }
 }
 
@@ -99,7 +133,13 @@ impl http_body::Body for Observed {
         let Some(body) = &mut self.body else {
             return Poll::Ready(None);
         };
-        let polled = ready!(Pin::new(&mut *body).poll_frame(cx));
+        let Poll::Ready(polled) = Pin::new(&mut *body).poll_frame(cx) else {
+            if !self.is_too_late(cx) {
+                return Poll::Pending;
+            }
+            self.finish(Outcome::Failure);
+            return Poll::Ready(Some(Err(too_late(&self.whom()))));
+        };
         Poll::Ready(match polled {
             Some(Ok(frame)) => {
                 if let Some(trailers) = frame.trailers_ref() {
@@ -111,10 +151,9 @@ impl http_body::Body for Observed {
                 Some(Ok(frame))
             }
             Some(Err(error)) => {
-                let instance = self.pick.as_ref().map(Pick::instance);
-                let whom = instance.map_or_else(String::new, |it| format!("{} ({:?})", it.id(), it.service()));
-                self.finish(Outcome::Failure);
-                Some(Err(super::call::broken(&whom, error)))
+                let status = super::call::broken(&self.whom(), error);
+                self.finish(of_code(status.code()));
+                Some(Err(status))
             }
             None => {
                 self.finish(Outcome::Failure);

@@ -28,7 +28,16 @@ enum Link {
     /// Being dialled; with the reason if the last dial failed.
     Down(Option<Failure>),
     /// Ready for requests.
-    Up(Sender),
+    Up(Door),
+}
+
+/// Where requests go in. Dropped, it takes no more, and whoever waits there goes elsewhere.
+struct Door(Sender);
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// The connections to one instance.
@@ -45,20 +54,25 @@ impl Links {
         self.all.iter().any(|link| matches!(link, Link::Up(_)))
     }
 
-    /// The next connection in turn that takes requests; those that do not any more are taken for down.
+    /// The next connection in turn that takes requests, one that need not be waited for if there is one; those that take no more are taken
+    /// for down.
     fn take_turn(&mut self) -> Option<Sender> {
         let count = self.all.len();
+        let mut full = None;
         for at in (self.next..self.next + count).map(|turn| turn % count) {
             match &self.all[at] {
-                Link::Up(sender) if !sender.is_closed() => {
+                Link::Up(Door(sender)) if sender.is_closed() => self.all[at] = Link::Down(None),
+                Link::Up(Door(sender)) if sender.is_full() => full = full.or(Some((at, sender.clone()))),
+                Link::Up(Door(sender)) => {
                     self.next = (at + 1) % count;
                     return Some(sender.clone());
                 }
-                Link::Up(_) => self.all[at] = Link::Down(None),
                 Link::Down(_) => {}
             }
         }
-        None
+        let (at, sender) = full?;
+        self.next = (at + 1) % count;
+        Some(sender)
     }
 }
 
@@ -131,7 +145,7 @@ impl Transport {
             return;
         }
         let was_up = links.is_up();
-        links.all[at] = Link::Up(sender);
+        links.all[at] = Link::Up(Door(sender));
         if was_up {
             fleet.tell();
         } else {
@@ -187,10 +201,11 @@ pub(super) async fn supervise(
         return;
     };
     let mut backoff = Backoff::new(fleet.options().backoff_cap);
+    let mut ping_after = fleet.options().keepalive_interval;
     let mut warned = false;
     loop {
         let dialled = tokio::select! {
-            dialled = dial(target, fleet.options()) => dialled,
+            dialled = dial(target, ping_after, fleet.options()) => dialled,
             () = gone(&mut retired) => return,
         };
         let mut pause = Duration::ZERO;
@@ -200,15 +215,25 @@ pub(super) async fn supervise(
                 tracing::debug!(id = %transport.id, endpoint = %target.endpoint, "connected");
                 let since = Instant::now();
                 transport.publish(at, sender, &fleet);
-                tokio::select! {
-                    () = room.closed() => {}
+                let was_pinged_out = tokio::select! {
+                    pinged = room.closed() => pinged,
                     // Its senders are gone but for those of calls that are about to send, so it ends by itself.
                     () = gone(&mut retired) => return,
+                };
+                if was_pinged_out {
+                    // What gRPC asks of a client that hears "too_many_pings" (gRFC A8).
+                    ping_after = ping_after.saturating_mul(2);
+                    tracing::warn!(id = %transport.id, ?ping_after, "the server wants fewer pings");
                 }
-                transport.lose(at, None, &fleet);
-                if since.elapsed() >= STEADY {
+                let lived = since.elapsed();
+                if lived >= STEADY {
                     backoff.reset();
+                    transport.lose(at, None, &fleet);
                 } else {
+                    let why =
+                        format!("{}: the server closed the connection after {lived:?}", target.endpoint.authority());
+                    transport.lose(at, Some(Failure { at: Instant::now(), why }), &fleet);
+                    fleet.tell();
                     pause = backoff.next(true);
                 }
             }

@@ -38,7 +38,28 @@ impl Heard {
 pub(super) struct Wire {
     stream: Box<dyn Io>,
     heard: Arc<Heard>,
-    greet: Option<oneshot::Sender<()>>,
+    greeting: Option<Greeting>,
+}
+
+/// What the server says first: one frame, its settings.
+struct Greeting {
+    greet: oneshot::Sender<()>,
+    /// The beginning of the frame's head, which is its length in three bytes.
+    length: Vec<u8>,
+    read: usize,
+}
+
+impl Greeting {
+    /// Whether all of it is there with these bytes, too.
+    fn is_whole_with(&mut self, bytes: &[u8]) -> bool {
+        let missing = 3_usize.saturating_sub(self.length.len());
+        self.length.extend(bytes.iter().take(missing));
+        self.read += bytes.len();
+        match self.length[..] {
+            [high, middle, low] => self.read >= 9 + u32::from_be_bytes([0, high, middle, low]) as usize,
+            _ => false,
+        }
+    }
 }
 
 impl Wire {
@@ -49,7 +70,8 @@ impl Wire {
     pub(super) fn new(stream: Box<dyn Io>) -> (Self, Arc<Heard>, oneshot::Receiver<()>) {
         let (greet, greeting) = oneshot::channel();
         let heard = Arc::new(Heard { since: Instant::now(), after: AtomicU64::new(0) });
-        (Self { stream, heard: heard.clone(), greet: Some(greet) }, heard, greeting)
+        let ours = Greeting { greet, length: Vec::new(), read: 0 };
+        (Self { stream, heard: heard.clone(), greeting: Some(ours) }, heard, greeting)
     }
 }
 
@@ -59,9 +81,9 @@ impl AsyncRead for Wire {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
             self.heard.now();
-            if let Some(greet) = self.greet.take() {
+            if let Some(greeting) = self.greeting.take_if(|it| it.is_whole_with(&buf.filled()[before..])) {
                 // Nobody waits any more if the dial was given up, which closes this stream too.
-                let _ = greet.send(());
+                let _ = greeting.greet.send(());
             }
         }
         polled
