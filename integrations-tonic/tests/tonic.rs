@@ -14,7 +14,10 @@ mod cases {
     mod hedges;
     mod keys;
     mod lifetime;
+    mod limits;
     mod outcomes;
+    mod pings;
+    mod resets;
     mod retries;
     #[cfg(all(unix, feature = "tls"))]
     mod secure;

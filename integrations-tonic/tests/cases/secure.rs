@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tonic::Code;
 use tonic::transport::Server;
 
-use crate::stage::{Hello, Plain, Stage, hello, until};
+use crate::stage::{Hello, Plain, Stage, hello, request, until};
 
 /// A server with the certificate of these, which may ask its clients for theirs. It ends with its task.
 async fn serve(name: &str, certificates: &Certificates, asks_clients: bool, protocol: &[u8]) -> String {
@@ -112,7 +112,7 @@ async fn a_server_that_asks_for_a_certificate_gets_ours() {
     let channel = stage.channel_builder().with_tls(files(&certificates).with_identity(certificate, key)).build();
     assert_eq!(hello(&channel).await.unwrap(), "a");
     let without = stage.channel_builder().with_tls(files(&certificates)).build();
-    let mut call = tonic::Request::new(crate::stage::request("you"));
+    let mut call = tonic::Request::new(request("you"));
     call.set_timeout(std::time::Duration::from_secs(1));
     let status = discovery_greeter::GreeterClient::new(without).say_hello(call).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status}");
@@ -132,4 +132,19 @@ async fn an_instance_on_the_same_machine_is_called_through_its_unix_socket() {
     register(&stage, "a", &format!("unix://{}", path.display()), None).await;
     let channel = stage.channel();
     assert_eq!(hello(&channel).await.unwrap(), "a");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_larger_than_the_windows_arrive_whole_over_tls() {
+    let stage = Stage::set();
+    let certificates = Certificates::with_names(["greeter"]).unwrap();
+    let address = serve("a", &certificates, false, b"h2").await;
+    register(&stage, "a", &format!("grpcs://{address}"), None).await;
+    let channel = stage.channel_builder().with_tls(files(&certificates)).build();
+    let mut client = discovery_greeter::GreeterClient::new(channel).max_decoding_message_size(16 << 20);
+    // Twelve mebibytes: in messages of three there, and as one back.
+    let name = |n: usize| format!("{n}{}", "x".repeat(3 << 20));
+    let requests = futures_util::stream::iter((0..4).map(move |n| request(&name(n))));
+    let reply = client.greet_all(requests).await.unwrap().into_inner();
+    assert!(reply.message == (0..4).map(name).collect::<Vec<_>>().join(","), "{} bytes", reply.message.len());
 }

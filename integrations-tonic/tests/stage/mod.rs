@@ -3,7 +3,7 @@
 mod hello;
 mod node;
 mod plain;
-mod refuser;
+pub(crate) mod raw;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,15 @@ use discovery_core::memory::{MemoryLink, MemoryStore};
 use discovery_core::picker::RoundRobin;
 use discovery_core::{Backend, Instance, Member, Policy, Registration};
 use discovery_tonic::{Channel, ChannelBuilder};
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tonic::Status;
 
 pub(crate) use discovery_harness::{SOON, until};
 pub(crate) use hello::Hello;
 pub(crate) use node::{Greeting, Node};
 pub(crate) use plain::Plain;
-pub(crate) use refuser::Refuser;
 
 use discovery_greeter::GreeterClient;
 use discovery_greeter::HelloRequest;
@@ -65,6 +67,29 @@ pub(crate) async fn hello(channel: &Channel) -> Result<String, Status> {
     Ok(reply.into_inner().server)
 }
 
+/// Begins a call: all that it does before it has to wait is done when this returns.
+pub(crate) async fn begin(channel: &Channel) -> JoinHandle<Result<String, Status>> {
+    let channel = channel.clone();
+    let mut call = Box::pin(async move { hello(&channel).await });
+    assert!(call.as_mut().now_or_never().is_none(), "the call ended at once");
+    tokio::spawn(call)
+}
+
+/// How a call that was begun ends.
+pub(crate) async fn end(call: JoinHandle<Result<String, Status>>) -> Result<String, Status> {
+    within("the call's end", call).await.unwrap()
+}
+
+/// What takes longer than [`SOON`] hangs.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(SOON, future).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
+}
+
+/// Waits until so many instances are connected.
+pub(crate) async fn connected(channel: &Channel, count: usize) {
+    until(&format!("{count} connected"), || channel.connected() == count).await;
+}
+
 /// Calls until each of these servers, and nobody else, has answered in a row.
 pub(crate) async fn settle(channel: &Channel, names: &[&str]) {
     discovery_harness::settle(names, names.len(), async || hello(channel).await).await;
@@ -77,4 +102,9 @@ pub(crate) async fn spread(channel: &Channel, calls: usize) -> BTreeMap<String, 
 
 pub(crate) fn member(channel: &Channel, id: &str) -> Member {
     channel.balancer().members().into_iter().find(|member| member.instance().id() == id).unwrap()
+}
+
+/// How many calls are in flight.
+pub(crate) fn pending(channel: &Channel) -> usize {
+    channel.balancer().members().iter().map(|member| member.pending() as usize).sum()
 }
