@@ -129,7 +129,7 @@ impl ClientBuilder {
     }
 
     /// Sets how many redirects of services are followed, each to an instance that is picked anew; 10 by default. With 0 the caller gets
-    /// them as they are. A redirect to a host that is no service is followed with all that come after it as the client's settings say.
+    /// them as they are. So they do with a redirect to a host that is no service, which never gets what was meant for services.
     pub fn with_redirects(mut self, most: usize) -> Self {
         self.options.redirects = most;
         self

@@ -84,7 +84,8 @@ impl Middleware for DiscoveryMiddleware {
                 };
                 let service = self.services.get(destination);
                 let (response, is_whole) = call(service.shared(), &mut request, extensions).await?;
-                if !follow(&response, &mut request, is_whole, &mut hops, self.services.options.redirects)? {
+                let options = &self.services.options;
+                if !follow(&response, &mut request, is_whole, &mut hops, options.redirects, &options.hosts)? {
                     return Ok(response);
                 }
                 if let Some(timeout) = timeout {

@@ -167,7 +167,7 @@ impl Shared {
         // Of two that are made at once, the first one stays.
         let client =
             clients.get(instance.id()).filter(|way| way.target == target).map_or(made, |way| way.client.clone());
-        let called = Called::new(instance.clone(), target.endpoint.clone());
+        let called = Called::new(instance.clone(), target.endpoint.clone(), target.base.clone());
         let way = Arc::new(Way { called, target, client });
         if self.watch.latest().is_some_and(|set| set.get(instance.id()).is_some()) {
             clients.insert(instance.id().into(), way.clone());

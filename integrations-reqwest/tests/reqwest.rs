@@ -5,6 +5,7 @@
 mod stage;
 
 mod cases {
+    mod credentials;
     mod empty;
     mod failover;
     mod keys;
