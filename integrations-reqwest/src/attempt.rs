@@ -2,19 +2,18 @@
 
 use std::error::Error as _;
 
-use discovery_core::Outcome;
+use discovery_core::{Outcome, Pick};
 use reqwest::{Request, Response, Url};
 use tokio::time::Instant;
 
 use crate::body::Loan;
 use crate::error::{FailedAttempt, causes};
-use crate::outcome::observe;
 use crate::service::{Chosen, Shared, Way};
 
 /// What became of an attempt.
 pub(crate) enum Attempt {
-    /// An answer, and whether the request can be sent again.
-    Answered(Response, bool),
+    /// An answer, the pick that is to be finished, and whether the request can be sent again.
+    Answered(Response, Pick, bool),
     /// Nothing was sent, and the request is as it was.
     NotSent,
     /// It was sent and broke, or its time is over; and whether it can be sent again.
@@ -37,8 +36,7 @@ pub(crate) async fn send(
     let error = match result {
         Ok(response) => {
             service.absences.forget(id);
-            let asked = request.url().clone();
-            return Attempt::Answered(observe(response, pick, called.clone(), asked), is_whole);
+            return Attempt::Answered(response, pick, is_whole);
         }
         Err(error) => error,
     };

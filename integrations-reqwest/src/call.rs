@@ -10,9 +10,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::attempt::{Attempt, send};
 use crate::error::CallError;
+use crate::outcome::{observe, of_unread};
 use crate::service::{Choice, Shared};
 
-/// Calls a service, and answers the response and whether the request could be sent again.
+/// What a request has got that is sent again: better than nothing, if nobody takes it then.
+type Kept = Result<(Response, bool)>;
+
+/// Calls a service, and answers the response and whether the request could be sent again. A [`CallError`] means that nothing was sent.
 pub(crate) async fn call(
     service: &Shared,
     request: &mut Request,
@@ -29,21 +33,31 @@ pub(crate) async fn call(
         context = context.with_key(key.as_bytes());
     }
     let mut refused = 0;
+    // On the heap for the same reason.
+    let mut kept: Option<Box<Kept>> = None;
     let mut retrying = Retrying { service, failed: 0, allowed: service.options.allows(request.method()), deadline };
     loop {
         if let Some(waiting) = &mut waiting {
             waiting.listen();
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return fail(nobody(service, &Choice::Unreachable).with_waited(started.elapsed()));
+            return match kept {
+                Some(kept) => *kept,
+                None => fail(nobody(service, &Choice::Unreachable).with_waited(started.elapsed())),
+            };
         }
-        let chosen = match service.choose(&context) {
-            Choice::Chosen(chosen) => chosen,
-            Choice::NoClient(error) => {
+        let chosen = match (service.choose(&context), kept.take()) {
+            (Choice::Chosen(chosen), before) => {
+                kept = before;
+                chosen
+            }
+            // It was sent, so what came of it is told, and nobody is waited for.
+            (_, Some(kept)) => return *kept,
+            (Choice::NoClient(error), None) => {
                 let why = "the settings of the client cannot be used";
                 return fail(CallError::new(ErrorKind::InvalidInput, &service.name, why).with_source(error));
             }
-            in_vain => {
+            (in_vain, None) => {
                 match &mut waiting {
                     // On the heap, so that requests which need not wait are small: what is larger than a kilobyte is allocated slowly.
                     Some(waiting) => Box::pin(waiting.for_news(&in_vain)).await.map_err(Error::middleware)?,
@@ -53,28 +67,38 @@ pub(crate) async fn call(
                 continue;
             }
         };
-        extensions.insert(chosen.way.called.clone());
+        let called = chosen.way.called.clone();
+        extensions.insert(called.clone());
         match send(service, chosen, request, deadline).await {
             Attempt::NotSent => {
                 // Whoever will not wait asks nobody twice, even if the first may be tried again by now.
                 refused += 1;
                 let fails_fast = service.options.when_empty == WhenEmpty::FailFast;
                 if fails_fast && refused >= service.balancer.members().len() {
-                    return fail(nobody(service, &Choice::Unreachable));
+                    return match kept {
+                        Some(kept) => *kept,
+                        None => fail(nobody(service, &Choice::Unreachable)),
+                    };
                 }
                 // The next choice is another one, or waits.
             }
-            Attempt::Answered(response, is_whole) => match retrying.after_answer(&response, is_whole) {
-                Some(pause) => {
-                    drop(response);
-                    Box::pin(sleep(pause)).await;
-                }
-                None => return Ok((response, is_whole)),
-            },
-            Attempt::Broken(error, is_whole) => match retrying.after_break(&error, is_whole) {
-                Some(pause) => Box::pin(sleep(pause)).await,
-                None => return Err(error.into()),
-            },
+            Attempt::Answered(response, pick, is_whole) => {
+                let asked = request.url().clone();
+                let Some(pause) = retrying.after_answer(&response, is_whole) else {
+                    return Ok((observe(response, Some(pick), called, asked), is_whole));
+                };
+                // Reported before the next pick, which is to go by it.
+                pick.finish(of_unread(response.status()));
+                kept = Some(Box::new(Ok((observe(response, None, called, asked), is_whole))));
+                Box::pin(sleep(pause)).await;
+            }
+            Attempt::Broken(error, is_whole) => {
+                let Some(pause) = retrying.after_break(&error, is_whole) else {
+                    return Err(error.into());
+                };
+                kept = Some(Box::new(Err(error.into())));
+                Box::pin(sleep(pause)).await;
+            }
         }
     }
 }

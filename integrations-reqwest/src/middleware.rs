@@ -83,7 +83,8 @@ impl Middleware for DiscoveryMiddleware {
                     return next.run(request, extensions).await;
                 };
                 let service = self.services.get(destination);
-                let (response, is_whole) = call(service.shared(), &mut request, extensions).await?;
+                let answer = call(service.shared(), &mut request, extensions).await;
+                let (response, is_whole) = answer.map_err(|error| if hops > 0 { sent(error) } else { error })?;
                 let options = &self.services.options;
                 if !follow(&response, &mut request, is_whole, &mut hops, options.redirects, &options.hosts)? {
                     return Ok(response);
@@ -93,6 +94,17 @@ impl Middleware for DiscoveryMiddleware {
                 }
             }
         })
+    }
+}
+
+/// Makes the error of a request one of a request that was redirected.
+fn sent(error: Error) -> Error {
+    match error {
+        Error::Middleware(error) => match error.downcast::<CallError>() {
+            Ok(error) => Error::middleware(error.with_sent()),
+            Err(error) => Error::Middleware(error),
+        },
+        error @ Error::Reqwest(_) => error,
     }
 }
 

@@ -47,7 +47,8 @@ pub(crate) fn follow(
     if *hops >= most {
         let service = request.url().host_str().unwrap_or_default().into();
         let why = format!("more than {most} redirects; see ClientBuilder::with_redirects");
-        return Err(Error::middleware(CallError::new(discovery_core::ErrorKind::Internal, &service, why)));
+        let error = CallError::new(discovery_core::ErrorKind::Internal, &service, why).with_sent();
+        return Err(Error::middleware(error));
     }
     *hops += 1;
     if drops_body {

@@ -8,6 +8,7 @@ mod cases {
     mod credentials;
     mod empty;
     mod failover;
+    mod kept;
     mod keys;
     mod lifetime;
     mod names;

@@ -71,7 +71,10 @@ async fn a_redirect_to_no_service_is_the_callers() {
     let client = stage.client();
     let dead = crate::stage::dead();
     let response = client.post(format!("http://orders/redirect/303?{dead}/x")).body("once").send().await.unwrap();
-    assert_eq!((response.status().as_u16(), &response.headers()["location"]), (303, &http::HeaderValue::try_from(format!("{dead}/x")).unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["location"]),
+        (303, &http::HeaderValue::try_from(format!("{dead}/x")).unwrap())
+    );
     drop(response);
     assert_eq!(a.requests() + b.requests(), 1);
     let [a, b] = [counts(&client, "a"), counts(&client, "b")];
