@@ -10,6 +10,10 @@ use crate::body::Loan;
 use crate::error::{FailedAttempt, causes};
 use crate::service::{Chosen, Shared, Way};
 
+/// So many requests in a row without an answer in their time are one that could not be reached: nobody can tell a connection that does not
+/// come from an answer that does not. One slow answer is not enough; more would each cost a request its time, as nothing is sent again then.
+const LATE: u32 = 3;
+
 /// What became of an attempt.
 pub(crate) enum Attempt {
     /// An answer, the pick that is to be finished, and whether the request can be sent again.
@@ -36,6 +40,7 @@ pub(crate) async fn send(
     let error = match result {
         Ok(response) => {
             service.absences.forget(id);
+            way.answered();
             return Attempt::Answered(response, pick, is_whole);
         }
         Err(error) => error,
@@ -54,9 +59,18 @@ pub(crate) async fn send(
             pick.discard();
             Attempt::Broken(named(error, address), is_whole)
         }
+        (Blame::Late, _) => {
+            let is_gone = way.late() >= LATE;
+            pick.finish(if is_gone { Outcome::Unreachable } else { Outcome::Failure });
+            // It was not reached, as far as anybody knows.
+            let why = "no answer came in time".into();
+            service.absences.still(FailedAttempt { id: id.into(), endpoint: Some(called.endpoint().clone()), why });
+            Attempt::Broken(named(error, address), is_whole)
+        }
         (Blame::NotSent | Blame::Instance, _) => {
             pick.finish(Outcome::Failure);
             service.absences.forget(id);
+            way.answered();
             Attempt::Broken(named(error, address), is_whole)
         }
     }
@@ -82,6 +96,8 @@ enum Blame {
     NotSent,
     /// The request cannot be sent, or its body broke off.
     Caller,
+    /// Its time was over before there was an answer.
+    Late,
     Instance,
 }
 
@@ -91,6 +107,9 @@ fn blame(error: &reqwest::Error) -> Blame {
     }
     if error.is_builder() {
         return Blame::Caller;
+    }
+    if error.is_timeout() {
+        return Blame::Late;
     }
     let mut source = error.source();
     while let Some(cause) = source {

@@ -21,7 +21,8 @@ use crate::services::Services;
 /// another instance. A request to anything else is passed on untouched. Whatever stands behind this middleware sees only the latter.
 ///
 /// **Outcome (P8)**: each attempt is reported once. It is a success at the end of the body; a failure if the status is 5xx, or if the
-/// connection or the body breaks or times out; unreachable if there was no connection; cancelled if it is dropped before its end.
+/// connection or the body breaks or times out; unreachable if there was no connection, and from the third request in a row on that got no
+/// answer in its time; cancelled if it is dropped before its end.
 ///
 /// [`ClientBuilder::middleware`]: crate::ClientBuilder::middleware
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! One service: its balancer, and a client for each of its instances that was called.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use discovery_core::attempts::RetryBudget;
@@ -47,6 +48,22 @@ pub(crate) struct Way {
     pub(crate) called: Called,
     pub(crate) target: Target,
     pub(crate) client: Client,
+    /// How many requests in a row got no answer in their time. It publishes nothing, so relaxed ordering suffices.
+    late: AtomicU32,
+}
+
+impl Way {
+    /// Hears of a sign of life.
+    pub(crate) fn answered(&self) {
+        if self.late.load(Ordering::Relaxed) > 0 {
+            self.late.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Hears that no answer came in time, and answers how often that was in a row.
+    pub(crate) fn late(&self) -> u32 {
+        self.late.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
 }
 
 /// An instance that takes a request, and the way to it.
@@ -168,7 +185,7 @@ impl Shared {
         let client =
             clients.get(instance.id()).filter(|way| way.target == target).map_or(made, |way| way.client.clone());
         let called = Called::new(instance.clone(), target.endpoint.clone(), target.base.clone());
-        let way = Arc::new(Way { called, target, client });
+        let way = Arc::new(Way { called, target, client, late: AtomicU32::new(0) });
         if self.watch.latest().is_some_and(|set| set.get(instance.id()).is_some()) {
             clients.insert(instance.id().into(), way.clone());
         }

@@ -13,6 +13,7 @@ mod cases {
     mod lifetime;
     mod names;
     mod outcomes;
+    mod patience;
     mod redirects;
     mod resolver;
     mod retries;
