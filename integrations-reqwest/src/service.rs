@@ -17,7 +17,7 @@ use crate::error::FailedAttempt;
 use crate::hosts::Destination;
 use crate::target::Target;
 
-/// How often a request picks in a row before it waits for news. Each pick in vain takes one instance out of the next picks.
+/// How often a request picks in a row before it counts the instances. Each pick in vain takes one of them out of the next picks.
 const PICKS: usize = 4;
 
 pub(crate) struct Service {
@@ -139,7 +139,13 @@ impl Shared {
 
     /// Picks an instance that may be called now.
     pub(crate) fn choose(&self, context: &Context<'_>) -> Choice {
-        for _ in 0..PICKS {
+        let (mut picks, mut counted) = (0, None);
+        loop {
+            // Once for each instance, so that however many are bad, a good one is found; no more, as somebody else may be told of each.
+            if picks >= PICKS && picks >= PICKS + *counted.get_or_insert_with(|| self.balancer.members().len()) {
+                return Choice::Unreachable;
+            }
+            picks += 1;
             let pick = match self.balancer.pick(context) {
                 Ok(pick) => pick,
                 Err(error) => return Choice::Nobody(error),
@@ -162,7 +168,6 @@ impl Shared {
                 }
             }
         }
-        Choice::Unreachable
     }
 
     /// Reports that no connection was made: the balancer ejects the instance, and until it is tried again nobody is sent there.
