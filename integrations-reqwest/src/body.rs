@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http_body::{Frame, SizeHint};
 use reqwest::{Body, Request};
@@ -19,7 +19,7 @@ impl Loan {
         if let Some(copy) = request.try_clone() {
             return (copy, Self { shelf: None });
         }
-        let shelf = Shelf(Arc::new(Mutex::new(request.body_mut().take())));
+        let shelf = Shelf(Arc::new(Mutex::new(Shelved { body: request.body_mut().take(), broke: false })));
         // Only a body can keep a request from being cloned, and it has none.
         let mut copy =
             request.try_clone().unwrap_or_else(|| Request::new(request.method().clone(), request.url().clone()));
@@ -27,24 +27,44 @@ impl Loan {
         (copy, Self { shelf: Some(shelf) })
     }
 
-    /// Gives the request its body back, and says whether it has it: a stream that was begun is gone.
-    pub(crate) fn back(self, request: &mut Request) -> bool {
+    /// Gives the request its body back, and says what became of it.
+    pub(crate) fn back(self, request: &mut Request) -> Condition {
         let Some(shelf) = self.shelf else {
-            return true;
+            return Condition::Whole;
         };
-        let body = shelf.lock().take();
-        let is_whole = body.is_some();
-        *request.body_mut() = body;
-        is_whole
+        let mut shelved = shelf.lock();
+        let condition = match (&shelved.body, shelved.broke) {
+            (Some(_), _) => Condition::Whole,
+            (None, false) => Condition::Begun,
+            (None, true) => Condition::Broke,
+        };
+        *request.body_mut() = shelved.body.take();
+        condition
     }
+}
+
+/// What became of the body of a request that was sent.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Condition {
+    /// It is there and can be sent again.
+    Whole,
+    /// A stream that was begun is gone.
+    Begun,
+    /// The stream itself broke off, which is the caller's affair, whatever the connection makes of it.
+    Broke,
+}
+
+struct Shelved {
+    body: Option<Body>,
+    broke: bool,
 }
 
 /// Holds a body until somebody asks for its first frame. The lock is held for moments, and by two at most.
 #[derive(Clone)]
-pub(crate) struct Shelf(Arc<Mutex<Option<Body>>>);
+pub(crate) struct Shelf(Arc<Mutex<Shelved>>);
 
 impl Shelf {
-    fn lock(&self) -> MutexGuard<'_, Option<Body>> {
+    fn lock(&self) -> MutexGuard<'_, Shelved> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,26 +84,30 @@ impl http_body::Body for Lent {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         if self.body.is_none() {
-            let taken = self.shelf.lock().take();
+            let taken = self.shelf.lock().body.take();
             self.body = taken;
         }
-        match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(cx),
-            None => Poll::Ready(None),
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        if matches!(frame, Some(Err(_))) {
+            self.shelf.lock().broke = true;
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
             Some(body) => body.is_end_stream(),
-            None => self.shelf.lock().as_ref().is_none_or(Body::is_end_stream),
+            None => self.shelf.lock().body.as_ref().is_none_or(Body::is_end_stream),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
             Some(body) => body.size_hint(),
-            None => self.shelf.lock().as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint),
+            None => self.shelf.lock().body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint),
         }
     }
 }
