@@ -44,15 +44,16 @@ pub(crate) async fn send(
             way.answered();
             return Attempt::Answered(response, pick, is_whole);
         }
-        Err(error) => error,
+        // The URL may hold a secret.
+        Err(error) => error.without_url(),
     };
     let address = way.target.address(request.url());
     let blame = if condition == Condition::Broke { Blame::Caller } else { blame(&error) };
-    tracing::debug!(service = %service.name, endpoint = %called.endpoint(), %error, "an attempt failed");
+    tracing::debug!(service = %service.name, endpoint = %called.endpoint(), error = causes(&error), "an attempt failed");
     match (blame, is_whole) {
         (Blame::NotSent, true) => {
             let endpoint = Some(called.endpoint().clone());
-            service.unreachable(pick, FailedAttempt { id: id.into(), endpoint, why: causes(error).into() });
+            service.unreachable(pick, FailedAttempt { id: id.into(), endpoint, why: causes(&error).into() });
             Attempt::NotSent
         }
         (Blame::Caller, _) => {
@@ -131,6 +132,6 @@ fn blame(error: &reqwest::Error) -> Blame {
 fn named(error: reqwest::Error, address: Option<Url>) -> reqwest::Error {
     match address {
         Some(address) => error.with_url(address),
-        None => error.without_url(),
+        None => error,
     }
 }

@@ -120,7 +120,9 @@ impl Retrying<'_> {
     /// How long to wait before one more attempt, if the answer asks for one.
     fn after_answer(&mut self, response: &Response, is_whole: bool) -> Option<Duration> {
         if !self.service.options.retries.as_ref().is_some_and(|retries| retries.has(response.status())) {
-            self.service.budget.succeeded();
+            if !response.status().is_server_error() {
+                self.service.budget.succeeded();
+            }
             return None;
         }
         if is_whole { self.pause() } else { None }

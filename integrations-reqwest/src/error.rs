@@ -138,9 +138,8 @@ impl StdError for CallError {
     }
 }
 
-/// An error with its causes in one line, without the URL, which may hold a secret.
-pub(crate) fn causes(error: reqwest::Error) -> String {
-    let error = error.without_url();
+/// An error with its causes in one line. Take the URL out of it before, which may hold a secret.
+pub(crate) fn causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

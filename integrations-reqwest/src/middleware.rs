@@ -11,6 +11,7 @@ use reqwest_middleware::{Error, Middleware, Next, Result};
 use tokio::time::Instant;
 
 use crate::call::call;
+use crate::called::Called;
 use crate::error::CallError;
 use crate::redirect::follow;
 use crate::services::Services;
@@ -81,6 +82,8 @@ impl Middleware for DiscoveryMiddleware {
                     Error::middleware(CallError::new(error.kind(), &service, error.message()))
                 })?;
                 let Some(destination) = destination else {
+                    // What an earlier run of this request left says nothing of this one.
+                    extensions.remove::<Called>();
                     return next.run(request, extensions).await;
                 };
                 let service = self.services.get(destination);

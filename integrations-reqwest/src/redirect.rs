@@ -66,7 +66,7 @@ pub(crate) fn follow(
 
 /// Where an answer leads, if that is a service, and whether it may have the credentials that were sent here.
 fn location(response: &Response, asked: &Url, hosts: &ServiceHosts) -> Option<(Url, bool)> {
-    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let location = std::str::from_utf8(response.headers().get(LOCATION)?.as_bytes()).ok()?;
     let location = asked.join(location).ok()?;
     let called = response.extensions().get::<Called>()?;
     // Whoever makes absolute redirects of the name that was sent, or of its own address, means the service that was asked.

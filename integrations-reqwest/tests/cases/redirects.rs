@@ -1,9 +1,9 @@
 //! Redirects of services.
 
 use discovery_core::Instance;
-use discovery_reqwest::CallError;
+use discovery_reqwest::{CallError, Called};
 
-use crate::stage::{Node, Stage, counts};
+use crate::stage::{Node, Stage, counts, ok, raw, redirect};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirects_are_followed_by_name_and_picked_for_anew() {
@@ -79,4 +79,28 @@ async fn a_redirect_to_no_service_is_the_callers() {
     assert_eq!(a.requests() + b.requests(), 1);
     let [a, b] = [counts(&client, "a"), counts(&client, "b")];
     assert_eq!((a[0] + b[0], a[1..] == [0; 4], b[1..] == [0; 4]), (1, true, true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_location_in_utf8_is_followed() {
+    let stage = Stage::set();
+    let (a, seen) = raw(|head| if head.starts_with("GET /a ") { redirect("/\u{fc}ber") } else { ok() }).await;
+    let _a = stage.register("a", &format!("http://{a}")).await;
+    assert_eq!(stage.client().get("http://orders/a").send().await.unwrap().status(), 200);
+    assert!(seen.lock().unwrap()[1].starts_with("GET /%C3%BCber "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn called_is_not_left_behind_by_an_earlier_request() {
+    let stage = Stage::set();
+    let (stranger, _) = raw(|_| ok()).await;
+    let a = Node::start("a").await;
+    let _a = stage.join(&a).await;
+    let client: reqwest_middleware::ClientWithMiddleware = stage.client().into();
+    let mut extensions = http::Extensions::new();
+    for (url, is_called) in [("http://orders/name".to_owned(), true), (format!("http://{stranger}/"), false)] {
+        let request = client.get(url).build().unwrap();
+        client.execute_with_extensions(request, &mut extensions).await.unwrap();
+        assert_eq!(extensions.get::<Called>().is_some(), is_called);
+    }
 }
