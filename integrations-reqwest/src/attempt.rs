@@ -16,8 +16,8 @@ const LATE: u32 = 3;
 
 /// What became of an attempt.
 pub(crate) enum Attempt {
-    /// An answer, the pick that is to be finished, and whether the request can be sent again.
-    Answered(Response, Pick, bool),
+    /// An answer, the pick that is to be finished, and the loan: the connection may still be at sending.
+    Answered(Response, Pick, Loan),
     /// Nothing was sent, and the request is as it was.
     NotSent,
     /// It was sent and broke, its time is over, or it cannot be sent; and whether it can be sent again.
@@ -34,21 +34,21 @@ pub(crate) async fn send(
     let Chosen { pick, way } = chosen;
     let (answer, loan) = lend(&way, request, deadline);
     let result = answer.await;
-    let condition = loan.back(request);
-    let is_whole = condition == Condition::Whole;
     let called = &way.called;
     let id = called.instance().id();
     let error = match result {
         Ok(response) => {
             service.absences.forget(id);
             way.answered();
-            return Attempt::Answered(response, pick, is_whole);
+            return Attempt::Answered(response, pick, loan);
         }
         // The URL may hold a secret.
         Err(error) => error.without_url(),
     };
     let address = way.target.address(request.url());
-    let blame = if condition == Condition::Broke { Blame::Caller } else { blame(&error) };
+    let blame = if loan.condition() == Condition::Broke { Blame::Caller } else { blame(&error) };
+    // What is late may still be on its way, and is not sent again.
+    let is_whole = matches!(blame, Blame::NotSent | Blame::Instance) && loan.back(request);
     tracing::debug!(service = %service.name, endpoint = %called.endpoint(), error = causes(&error), "an attempt failed");
     match (blame, is_whole) {
         (Blame::NotSent, true) => {

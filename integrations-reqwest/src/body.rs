@@ -1,5 +1,6 @@
 //! Requests that can be taken back while nothing of them was sent.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -27,19 +28,26 @@ impl Loan {
         (copy, Self { shelf: Some(shelf) })
     }
 
-    /// Gives the request its body back, and says what became of it.
-    pub(crate) fn back(self, request: &mut Request) -> Condition {
-        let Some(shelf) = self.shelf else {
-            return Condition::Whole;
+    /// The loan of a request that has its body already.
+    pub(crate) fn repaid() -> Self {
+        Self { shelf: None }
+    }
+
+    /// What became of the body.
+    pub(crate) fn condition(&self) -> Condition {
+        self.shelf.as_ref().map_or(Condition::Whole, |shelf| shelf.lock().condition())
+    }
+
+    /// Gives the request its body back, and says whether it has it. The copy is broken off then, should it still be on its way, so do this
+    /// only if the request is to be sent again.
+    pub(crate) fn back(&self, request: &mut Request) -> bool {
+        let Some(shelf) = &self.shelf else {
+            return true;
         };
-        let mut shelved = shelf.lock();
-        let condition = match (&shelved.body, shelved.broke) {
-            (Some(_), _) => Condition::Whole,
-            (None, false) => Condition::Begun,
-            (None, true) => Condition::Broke,
-        };
-        *request.body_mut() = shelved.body.take();
-        condition
+        let body = shelf.lock().body.take();
+        let is_whole = body.is_some();
+        *request.body_mut() = body;
+        is_whole
     }
 }
 
@@ -59,6 +67,16 @@ struct Shelved {
     broke: bool,
 }
 
+impl Shelved {
+    fn condition(&self) -> Condition {
+        match (&self.body, self.broke) {
+            (Some(_), _) => Condition::Whole,
+            (None, false) => Condition::Begun,
+            (None, true) => Condition::Broke,
+        }
+    }
+}
+
 /// Holds a body until somebody asks for its first frame. The lock is held for moments, and by two at most.
 #[derive(Clone)]
 pub(crate) struct Shelf(Arc<Mutex<Shelved>>);
@@ -69,7 +87,8 @@ impl Shelf {
     }
 }
 
-/// A body that stays on the shelf until it is polled, and is as long as it.
+/// A body that stays on the shelf until it is polled, and is as long as it. If it was taken back by then it breaks off: as an empty one, the
+/// server would take it for whole.
 struct Lent {
     shelf: Shelf,
     body: Option<Body>,
@@ -77,7 +96,7 @@ struct Lent {
 
 impl http_body::Body for Lent {
     type Data = <Body as http_body::Body>::Data;
-    type Error = reqwest::Error;
+    type Error = Box<dyn Error + Send + Sync>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -88,26 +107,70 @@ impl http_body::Body for Lent {
             self.body = taken;
         }
         let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
+            return Poll::Ready(Some(Err("the request was taken back".into())));
         };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         if matches!(frame, Some(Err(_))) {
             self.shelf.lock().broke = true;
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
             Some(body) => body.is_end_stream(),
-            None => self.shelf.lock().body.as_ref().is_none_or(Body::is_end_stream),
+            None => self.shelf.lock().body.as_ref().is_some_and(Body::is_end_stream),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
             Some(body) => body.size_hint(),
-            None => self.shelf.lock().body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint),
+            None => self.shelf.lock().body.as_ref().map_or_else(SizeHint::default, Body::size_hint),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+    use hyper::body::Bytes;
+
+    use super::*;
+
+    fn request() -> Request {
+        let mut request = Request::new(reqwest::Method::POST, "http://orders/".parse().unwrap());
+        *request.body_mut() = Some(Body::wrap(Full::new(Bytes::from("whole"))));
+        request
+    }
+
+    #[tokio::test]
+    async fn a_body_is_lent_and_comes_back() {
+        let mut request = request();
+        let (copy, loan) = Loan::of(&mut request);
+        assert!(request.body().is_none() && loan.condition() == Condition::Whole);
+        drop(copy);
+        assert!(loan.back(&mut request));
+        assert_eq!(request.body_mut().take().unwrap().collect().await.unwrap().to_bytes(), "whole");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_not_taken_back_is_sent() {
+        let mut request = request();
+        let (mut copy, loan) = Loan::of(&mut request);
+        let body = copy.body_mut().take().unwrap();
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(5));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "whole");
+        assert!(loan.condition() == Condition::Begun && !loan.back(&mut request));
+    }
+
+    #[tokio::test]
+    async fn the_copy_of_a_body_that_was_taken_back_is_not_taken_for_an_empty_one() {
+        let mut request = request();
+        let (mut copy, loan) = Loan::of(&mut request);
+        assert!(loan.back(&mut request));
+        let body = copy.body_mut().take().unwrap();
+        assert!(!http_body::Body::is_end_stream(&body) && http_body::Body::size_hint(&body).exact().is_none());
+        assert!(body.collect().await.is_err());
     }
 }

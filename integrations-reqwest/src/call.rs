@@ -9,19 +9,20 @@ use reqwest_middleware::{Error, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::attempt::{Attempt, send};
+use crate::body::{Condition, Loan};
 use crate::error::CallError;
 use crate::outcome::{observe, of_unread};
 use crate::service::{Choice, Shared};
 
 /// What a request has got that is sent again: better than nothing, if nobody takes it then.
-type Kept = Result<(Response, bool)>;
+type Kept = Result<(Response, Loan)>;
 
-/// Calls a service, and answers the response and whether the request could be sent again. A [`CallError`] means that nothing was sent.
+/// Calls a service, and answers the response and what was lent for it. A [`CallError`] means that nothing was sent.
 pub(crate) async fn call(
     service: &Shared,
     request: &mut Request,
     extensions: &mut Extensions,
-) -> Result<(Response, bool)> {
+) -> Result<(Response, Loan)> {
     let started = Instant::now();
     let deadline = request.timeout().and_then(|timeout| started.checked_add(*timeout));
     // Most requests need not wait, so nothing is prepared for it before one has to.
@@ -82,14 +83,17 @@ pub(crate) async fn call(
                 }
                 // The next choice is another one, or waits.
             }
-            Attempt::Answered(response, pick, is_whole) => {
+            Attempt::Answered(response, pick, loan) => {
                 let asked = request.url().clone();
-                let Some(pause) = retrying.after_answer(&response, is_whole) else {
-                    return Ok((observe(response, Some(pick), called, asked), is_whole));
+                let is_whole = loan.condition() == Condition::Whole;
+                // It may be begun in between.
+                let pause = retrying.after_answer(&response, is_whole).filter(|_| loan.back(request));
+                let Some(pause) = pause else {
+                    return Ok((observe(response, Some(pick), called, asked), loan));
                 };
                 // Reported before the next pick, which is to go by it.
                 pick.finish(of_unread(response.status()));
-                kept = Some(Box::new(Ok((observe(response, None, called, asked), is_whole))));
+                kept = Some(Box::new(Ok((observe(response, None, called, asked), Loan::repaid()))));
                 Box::pin(sleep(pause)).await;
             }
             Attempt::Broken(error, is_whole) => {

@@ -88,9 +88,9 @@ impl Middleware for DiscoveryMiddleware {
                 };
                 let service = self.services.get(destination);
                 let answer = call(service.shared(), &mut request, extensions).await;
-                let (response, is_whole) = answer.map_err(|error| if hops > 0 { sent(error) } else { error })?;
+                let (response, loan) = answer.map_err(|error| if hops > 0 { sent(error) } else { error })?;
                 let options = &self.services.options;
-                if !follow(&response, &mut request, is_whole, &mut hops, options.redirects, &options.hosts)? {
+                if !follow(&response, &mut request, &loan, &mut hops, options.redirects, &options.hosts)? {
                     return Ok(response);
                 }
                 if let Some(timeout) = timeout {

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, StatusCode};
 use reqwest::{Request, Response, Url};
 use reqwest_middleware::{Error, Result};
 
+use crate::body::{Condition, Loan};
 use crate::called::Called;
 use crate::error::CallError;
 use crate::hosts::ServiceHosts;
@@ -23,7 +24,7 @@ use crate::hosts::ServiceHosts;
 pub(crate) fn follow(
     response: &Response,
     request: &mut Request,
-    is_whole: bool,
+    loan: &Loan,
     hops: &mut usize,
     most: usize,
     hosts: &ServiceHosts,
@@ -40,8 +41,7 @@ pub(crate) fn follow(
         _ => request.method().clone(),
     };
     let drops_body = method != request.method() || response.status() == StatusCode::SEE_OTHER;
-    // A stream was sent and is gone.
-    if !is_whole && !drops_body {
+    if !drops_body && loan.condition() != Condition::Whole {
         return Ok(false);
     }
     if *hops >= most {
@@ -49,6 +49,10 @@ pub(crate) fn follow(
         let why = format!("more than {most} redirects; see ClientBuilder::with_redirects");
         let error = CallError::new(discovery_core::ErrorKind::Internal, &service, why).with_sent();
         return Err(Error::middleware(error));
+    }
+    // A stream that was begun is gone. One that was not is taken back only if it is to be sent again.
+    if !drops_body && !loan.back(request) {
+        return Ok(false);
     }
     *hops += 1;
     if drops_body {
