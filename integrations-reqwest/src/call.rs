@@ -213,19 +213,15 @@ impl<'a> Waiting<'a> {
 fn nobody(service: &Shared, in_vain: &Choice) -> CallError {
     let balancer = &service.balancer;
     let (known, freshness) = (balancer.members().len(), balancer.freshness());
-    let live = if freshness.is_live() { "; the set is live" } else { "" };
     let error = match in_vain {
         // The balancer says how many are known and how stale they are.
         Choice::Nobody(error) => {
+            let live = if freshness.is_live() { format!("; {freshness}") } else { String::new() };
             let why = format!("{}{live}", error.message());
             CallError::new(ErrorKind::NoInstance, &service.name, why).with_source(error.clone())
         }
         _ => {
-            let stale = freshness.since().map_or_else(String::new, |since| {
-                let cause = freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
-                format!("; the set is not live since {:?}{cause}", since.elapsed())
-            });
-            let why = format!("{known} known, nobody could be reached{live}{stale}");
+            let why = format!("{known} known, nobody could be reached; {freshness}");
             CallError::new(ErrorKind::Unavailable, &service.name, why)
         }
     };

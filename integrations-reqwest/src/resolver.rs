@@ -115,14 +115,12 @@ impl ServiceResolver {
             };
             if changed.is_none() {
                 let freshness = watch.freshness();
-                let cause = freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
                 let known = watch.latest().map_or(0, |set| set.len());
                 let schemes = self.schemes.join(", ");
-                let live = if freshness.is_live() { "live" } else { "not live" };
                 let waited = self.wait;
                 return Err(format!(
                     "cannot resolve service {service:?}: {known} known, none with a scheme of {schemes}; \
-                     the set is {live}{cause}; waited {waited:?}"
+                     {freshness}; waited {waited:?}"
                 )
                 .into());
             }
