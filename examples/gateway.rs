@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::{Json, Router, body::Bytes, extract::State, http::StatusCode, routing::post};
 use discovery_greeter::{GreeterClient, HelloRequest};
 use discovery_kit::{attempts::RetryPolicy, picker::RoundRobin};
+// In a project of your own `discovery_kit::tonic`, with its feature `tonic`.
 use discovery_tonic::{Channel, Retries};
 use serde_json::{Value, json};
 use tonic::{Code, Request, Response};

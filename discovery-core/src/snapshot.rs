@@ -1,6 +1,7 @@
 //! What a watch yields: an immutable set that knows how fresh it is.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -74,6 +75,20 @@ impl Freshness {
         match self {
             Self::Loading(since, _) | Self::Stale(since, _) => Some(*since),
             Self::Live => None,
+        }
+    }
+}
+
+/// A part of a sentence: that the set is live, or since when it is not, and why.
+impl fmt::Display for Freshness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(since) = self.since() else {
+            return f.write_str("the set is live");
+        };
+        write!(f, "the set is not live since {:?}", since.elapsed())?;
+        match self.cause() {
+            Some(cause) => write!(f, " because: {cause}"),
+            None => Ok(()),
         }
     }
 }

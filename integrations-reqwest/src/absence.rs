@@ -90,6 +90,14 @@ impl Absences {
         self.wake();
     }
 
+    /// Hears of an attempt whose time was over: whoever is absent stays so, as if no connection was made.
+    pub(crate) fn still(&self, attempt: FailedAttempt) {
+        let is_absent = self.count.load(Ordering::Relaxed) > 0 && self.lock().contains_key(&attempt.id);
+        if is_absent {
+            self.refused(attempt);
+        }
+    }
+
     /// Hears that it was reached, has a new record, or is gone for good.
     pub(crate) fn forget(&self, id: &str) {
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -173,6 +181,9 @@ mod tests {
         // That attempt was given up.
         tokio::time::advance(PROBE).await;
         assert!(absences.admits("a"));
+        absences.still(attempt("a"));
+        absences.still(attempt("b"));
+        assert!(!absences.admits("a") && absences.admits("b") && absences.admits("b"));
         absences.forget("a");
         assert_eq!(told.lock().unwrap().last(), Some(&true));
         assert!(absences.admits("a") && absences.admits("a"));

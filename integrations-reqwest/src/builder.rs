@@ -78,7 +78,8 @@ impl ClientBuilder {
     /// Sets what every `reqwest::Client` is made of: timeouts, default headers, proxies, TLS roots and client certificates. The closure is
     /// called once for each instance that is called and once for everything that is no service, so share a cookie jar by its `Arc`.
     ///
-    /// By default nothing but a connect timeout of 3 s is set; set one here too, as reqwest has none. For services the redirect policy is
+    /// By default nothing but a connect timeout of 3 s is set; set one here too, as reqwest has none, and below the timeout of requests: those
+    /// move on from an instance that does not answer a dial only if that ends before they do. For services the redirect policy is
     /// replaced, see [`with_redirects`](Self::with_redirects), as is the `dns_resolver` for instances that are registered under a DNS name.
     pub fn with_settings(mut self, settings: impl Fn() -> reqwest::ClientBuilder + Send + Sync + 'static) -> Self {
         self.options.settings = Arc::new(settings);
@@ -129,7 +130,7 @@ impl ClientBuilder {
     }
 
     /// Sets how many redirects of services are followed, each to an instance that is picked anew; 10 by default. With 0 the caller gets
-    /// them as they are. A redirect to a host that is no service is followed with all that come after it as the client's settings say.
+    /// them as they are. So they do with a redirect to a host that is no service, which never gets what was meant for services.
     pub fn with_redirects(mut self, most: usize) -> Self {
         self.options.redirects = most;
         self

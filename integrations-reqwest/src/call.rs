@@ -9,15 +9,20 @@ use reqwest_middleware::{Error, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::attempt::{Attempt, send};
+use crate::body::{Condition, Loan};
 use crate::error::CallError;
+use crate::outcome::{observe, of_unread};
 use crate::service::{Choice, Shared};
 
-/// Calls a service, and answers the response and whether the request could be sent again.
+/// What a request has got that is sent again: better than nothing, if nobody takes it then.
+type Kept = Result<(Response, Loan)>;
+
+/// Calls a service, and answers the response and what was lent for it. A [`CallError`] means that nothing was sent.
 pub(crate) async fn call(
     service: &Shared,
     request: &mut Request,
     extensions: &mut Extensions,
-) -> Result<(Response, bool)> {
+) -> Result<(Response, Loan)> {
     let started = Instant::now();
     let deadline = request.timeout().and_then(|timeout| started.checked_add(*timeout));
     // Most requests need not wait, so nothing is prepared for it before one has to.
@@ -29,21 +34,31 @@ pub(crate) async fn call(
         context = context.with_key(key.as_bytes());
     }
     let mut refused = 0;
+    // On the heap for the same reason.
+    let mut kept: Option<Box<Kept>> = None;
     let mut retrying = Retrying { service, failed: 0, allowed: service.options.allows(request.method()), deadline };
     loop {
         if let Some(waiting) = &mut waiting {
             waiting.listen();
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return fail(nobody(service, &Choice::Unreachable).with_waited(started.elapsed()));
+            return match kept {
+                Some(kept) => *kept,
+                None => fail(nobody(service, &Choice::Unreachable).with_waited(started.elapsed())),
+            };
         }
-        let chosen = match service.choose(&context) {
-            Choice::Chosen(chosen) => chosen,
-            Choice::NoClient(error) => {
+        let chosen = match (service.choose(&context), kept.take()) {
+            (Choice::Chosen(chosen), before) => {
+                kept = before;
+                chosen
+            }
+            // It was sent, so what came of it is told, and nobody is waited for.
+            (_, Some(kept)) => return *kept,
+            (Choice::NoClient(error), None) => {
                 let why = "the settings of the client cannot be used";
                 return fail(CallError::new(ErrorKind::InvalidInput, &service.name, why).with_source(error));
             }
-            in_vain => {
+            (in_vain, None) => {
                 match &mut waiting {
                     // On the heap, so that requests which need not wait are small: what is larger than a kilobyte is allocated slowly.
                     Some(waiting) => Box::pin(waiting.for_news(&in_vain)).await.map_err(Error::middleware)?,
@@ -53,28 +68,41 @@ pub(crate) async fn call(
                 continue;
             }
         };
-        extensions.insert(chosen.way.called.clone());
+        let called = chosen.way.called.clone();
+        extensions.insert(called.clone());
         match send(service, chosen, request, deadline).await {
             Attempt::NotSent => {
                 // Whoever will not wait asks nobody twice, even if the first may be tried again by now.
                 refused += 1;
                 let fails_fast = service.options.when_empty == WhenEmpty::FailFast;
                 if fails_fast && refused >= service.balancer.members().len() {
-                    return fail(nobody(service, &Choice::Unreachable));
+                    return match kept {
+                        Some(kept) => *kept,
+                        None => fail(nobody(service, &Choice::Unreachable)),
+                    };
                 }
                 // The next choice is another one, or waits.
             }
-            Attempt::Answered(response, is_whole) => match retrying.after_answer(&response, is_whole) {
-                Some(pause) => {
-                    drop(response);
-                    Box::pin(sleep(pause)).await;
-                }
-                None => return Ok((response, is_whole)),
-            },
-            Attempt::Broken(error, is_whole) => match retrying.after_break(&error, is_whole) {
-                Some(pause) => Box::pin(sleep(pause)).await,
-                None => return Err(error.into()),
-            },
+            Attempt::Answered(response, pick, loan) => {
+                let asked = request.url().clone();
+                let is_whole = loan.condition() == Condition::Whole;
+                // It may be begun in between.
+                let pause = retrying.after_answer(&response, is_whole).filter(|_| loan.back(request));
+                let Some(pause) = pause else {
+                    return Ok((observe(response, Some(pick), called, asked), loan));
+                };
+                // Reported before the next pick, which is to go by it.
+                pick.finish(of_unread(response.status()));
+                kept = Some(Box::new(Ok((observe(response, None, called, asked), Loan::repaid()))));
+                Box::pin(sleep(pause)).await;
+            }
+            Attempt::Broken(error, is_whole) => {
+                let Some(pause) = retrying.after_break(&error, is_whole) else {
+                    return Err(error.into());
+                };
+                kept = Some(Box::new(Err(error.into())));
+                Box::pin(sleep(pause)).await;
+            }
         }
     }
 }
@@ -96,7 +124,9 @@ impl Retrying<'_> {
     /// How long to wait before one more attempt, if the answer asks for one.
     fn after_answer(&mut self, response: &Response, is_whole: bool) -> Option<Duration> {
         if !self.service.options.retries.as_ref().is_some_and(|retries| retries.has(response.status())) {
-            self.service.budget.succeeded();
+            if !response.status().is_server_error() {
+                self.service.budget.succeeded();
+            }
             return None;
         }
         if is_whole { self.pause() } else { None }
@@ -183,19 +213,15 @@ impl<'a> Waiting<'a> {
 fn nobody(service: &Shared, in_vain: &Choice) -> CallError {
     let balancer = &service.balancer;
     let (known, freshness) = (balancer.members().len(), balancer.freshness());
-    let live = if freshness.is_live() { "; the set is live" } else { "" };
     let error = match in_vain {
         // The balancer says how many are known and how stale they are.
         Choice::Nobody(error) => {
+            let live = if freshness.is_live() { format!("; {freshness}") } else { String::new() };
             let why = format!("{}{live}", error.message());
             CallError::new(ErrorKind::NoInstance, &service.name, why).with_source(error.clone())
         }
         _ => {
-            let stale = freshness.since().map_or_else(String::new, |since| {
-                let cause = freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
-                format!("; the set is not live since {:?}{cause}", since.elapsed())
-            });
-            let why = format!("{known} known, nobody could be reached{live}{stale}");
+            let why = format!("{known} known, nobody could be reached; {freshness}");
             CallError::new(ErrorKind::Unavailable, &service.name, why)
         }
     };

@@ -89,7 +89,7 @@ impl Client {
     /// Sends a request.
     ///
     /// # Errors
-    /// A [`CallError`](crate::CallError) if no instance could be reached, otherwise the error of reqwest.
+    /// A [`CallError`](crate::CallError) if no instance could be reached, or if there were too many redirects; otherwise the error of reqwest.
     pub async fn execute(&self, request: Request) -> reqwest_middleware::Result<Response> {
         self.inner.execute(request).await
     }

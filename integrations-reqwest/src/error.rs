@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use discovery_core::{Endpoint, ErrorKind, Freshness};
 
-/// Why a request could not be given to any instance of its service. Nothing of the request was sent.
+/// Why a request could not be given to any instance of its service. Nothing of it was sent, unless [`was_sent`](Self::was_sent) says so.
 ///
 /// It comes as the middleware error of a [`reqwest_middleware::Error`]; [`CallError::of`] finds it there. A request that was sent and then
 /// broke or ran out of time is a `reqwest::Error` as ever, so that `is_timeout` and the like answer, and its URL is the address that was
@@ -23,6 +23,7 @@ struct Inner {
     known: Option<(usize, Freshness)>,
     attempt: Option<FailedAttempt>,
     waited: Option<Duration>,
+    was_sent: bool,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -38,7 +39,8 @@ pub(crate) struct FailedAttempt {
 impl CallError {
     pub(crate) fn new(kind: ErrorKind, service: &Arc<str>, why: impl Into<String>) -> Self {
         let (service, why) = (service.clone(), why.into());
-        Self(Box::new(Inner { kind, service, why, known: None, attempt: None, waited: None, source: None }))
+        let (known, attempt, waited, source) = (None, None, None, None);
+        Self(Box::new(Inner { kind, service, why, known, attempt, waited, was_sent: false, source }))
     }
 
     pub(crate) fn with_set(mut self, known: usize, freshness: Freshness) -> Self {
@@ -61,6 +63,11 @@ impl CallError {
         self
     }
 
+    pub(crate) fn with_sent(mut self) -> Self {
+        self.0.was_sent = true;
+        self
+    }
+
     /// Finds it in what a client with middlewares answers, also below another middleware's error that names it as its source. The
     /// `RetryError::Error` of reqwest-retry does not; look into the error that it holds.
     pub fn of(error: &reqwest_middleware::Error) -> Option<&Self> {
@@ -80,6 +87,11 @@ impl CallError {
     /// Whether the same request can succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self.0.kind, ErrorKind::NoInstance | ErrorKind::Unavailable)
+    }
+
+    /// Whether the request was sent to another instance before, which answered with a redirect here. Otherwise nothing of it was sent.
+    pub fn was_sent(&self) -> bool {
+        self.0.was_sent
     }
 
     /// The service.
@@ -105,7 +117,7 @@ impl CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, service, why, attempt, waited, .. } = &*self.0;
+        let Inner { kind, service, why, attempt, waited, was_sent, .. } = &*self.0;
         write!(f, "cannot call {service:?}: {kind}: {why}")?;
         if let Some(FailedAttempt { id, endpoint, why }) = attempt {
             match endpoint {
@@ -113,10 +125,10 @@ impl fmt::Display for CallError {
                 None => write!(f, "; the last attempt was at {id}: {why}")?,
             }
         }
-        match waited {
-            Some(waited) => write!(f, "; waited {waited:?}"),
-            None => Ok(()),
+        if let Some(waited) = waited {
+            write!(f, "; waited {waited:?}")?;
         }
+        if *was_sent { f.write_str("; it was sent before, and redirected") } else { Ok(()) }
     }
 }
 
@@ -126,9 +138,8 @@ impl StdError for CallError {
     }
 }
 
-/// An error with its causes in one line, without the URL, which may hold a secret.
-pub(crate) fn causes(error: reqwest::Error) -> String {
-    let error = error.without_url();
+/// An error with its causes in one line. Take the URL out of it before, which may hold a secret.
+pub(crate) fn causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -157,10 +168,15 @@ mod tests {
             why: "connection refused".into(),
         }))
         .with_waited(Duration::from_secs(1));
+        let sent = error.clone().with_sent();
         let expected = "cannot call \"orders\": unavailable: 3 known, nobody could be reached; the set is live; \
             the last attempt was at http://10.0.0.5:9000: connection refused; waited 1s";
         assert_eq!(error.to_string(), expected);
-        assert_eq!((error.known(), error.is_retryable()), (Some(3), true));
+        assert_eq!((error.known(), error.is_retryable(), error.was_sent()), (Some(3), true, false));
+        assert_eq!(
+            (sent.to_string(), sent.was_sent()),
+            (format!("{expected}; it was sent before, and redirected"), true)
+        );
     }
 
     #[test]

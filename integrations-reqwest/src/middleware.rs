@@ -11,6 +11,7 @@ use reqwest_middleware::{Error, Middleware, Next, Result};
 use tokio::time::Instant;
 
 use crate::call::call;
+use crate::called::Called;
 use crate::error::CallError;
 use crate::redirect::follow;
 use crate::services::Services;
@@ -21,7 +22,8 @@ use crate::services::Services;
 /// another instance. A request to anything else is passed on untouched. Whatever stands behind this middleware sees only the latter.
 ///
 /// **Outcome (P8)**: each attempt is reported once. It is a success at the end of the body; a failure if the status is 5xx, or if the
-/// connection or the body breaks or times out; unreachable if there was no connection; cancelled if it is dropped before its end.
+/// connection or the body breaks or times out; unreachable if there was no connection, and from the third request in a row on that got no
+/// answer in its time; cancelled if it is dropped before its end.
 ///
 /// [`ClientBuilder::middleware`]: crate::ClientBuilder::middleware
 #[derive(Clone)]
@@ -80,11 +82,15 @@ impl Middleware for DiscoveryMiddleware {
                     Error::middleware(CallError::new(error.kind(), &service, error.message()))
                 })?;
                 let Some(destination) = destination else {
+                    // What an earlier run of this request left says nothing of this one.
+                    extensions.remove::<Called>();
                     return next.run(request, extensions).await;
                 };
                 let service = self.services.get(destination);
-                let (response, is_whole) = call(service.shared(), &mut request, extensions).await?;
-                if !follow(&response, &mut request, is_whole, &mut hops, self.services.options.redirects)? {
+                let answer = call(service.shared(), &mut request, extensions).await;
+                let (response, loan) = answer.map_err(|error| if hops > 0 { sent(error) } else { error })?;
+                let options = &self.services.options;
+                if !follow(&response, &mut request, &loan, &mut hops, options.redirects, &options.hosts)? {
                     return Ok(response);
                 }
                 if let Some(timeout) = timeout {
@@ -92,6 +98,17 @@ impl Middleware for DiscoveryMiddleware {
                 }
             }
         })
+    }
+}
+
+/// Makes the error of a request one of a request that was redirected.
+fn sent(error: Error) -> Error {
+    match error {
+        Error::Middleware(error) => match error.downcast::<CallError>() {
+            Ok(error) => Error::middleware(error.with_sent()),
+            Err(error) => Error::Middleware(error),
+        },
+        error @ Error::Reqwest(_) => error,
     }
 }
 

@@ -15,9 +15,15 @@ pub(crate) fn of_status(status: StatusCode) -> Outcome {
     if status.is_server_error() { Outcome::Failure } else { Outcome::Success }
 }
 
-/// Hands the pick over to the response's body, and makes the response one to the URL that the user asked for.
-pub(crate) fn observe(response: Response, pick: Pick, called: Called, asked: Url) -> Response {
-    let outcome = of_status(response.status());
+/// What a response means whose body nobody reads: the status of an error or a redirect says it all, and nearly everybody drops such a one.
+pub(crate) fn of_unread(status: StatusCode) -> Outcome {
+    let says_it_all = status.is_server_error() || status.is_redirection();
+    if says_it_all { of_status(status) } else { Outcome::Cancelled }
+}
+
+/// Hands the pick over to the response's body, unless it was finished already, and makes the response one to the URL that the user asked for.
+pub(crate) fn observe(response: Response, pick: Option<Pick>, called: Called, asked: Url) -> Response {
+    let (outcome, unread) = (of_status(response.status()), of_unread(response.status()));
     let (mut head, body) = http::Response::<Body>::from(response).into_parts();
     // The only way to give a response its URL leads through a builder of such an extension.
     let mut named = http::Response::builder();
@@ -28,9 +34,7 @@ pub(crate) fn observe(response: Response, pick: Pick, called: Called, asked: Url
         head.extensions = named.into_parts().0.extensions;
     }
     head.extensions.insert(called);
-    let says_it_all = head.status.is_server_error() || head.status.is_redirection();
-    let unread = if says_it_all { outcome } else { Outcome::Cancelled };
-    let mut observed = Observed { body: Some(body), outcome, unread, pick: Some(pick) };
+    let mut observed = Observed { body: Some(body), outcome, unread, pick };
     if observed.is_end_stream() {
         observed.finish(outcome);
     }
@@ -43,7 +47,7 @@ struct Observed {
     body: Option<Body>,
     /// What it means if it comes whole.
     outcome: Outcome,
-    /// What it means if it is dropped unread. The status of an error or a redirect says it all, and nearly everybody drops such a response.
+    /// What it means if it is dropped unread.
     unread: Outcome,
     pick: Option<Pick>,
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use discovery_core::{Backend, DEFAULT_WAIT, Endpoint, Instance, Snapshot, State, Watch};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::hosts::ServiceHosts;
@@ -16,6 +17,8 @@ use crate::services::MOST_SERVICES;
 
 /// How many addresses are answered at most: a client tries them one after the other, and each takes its time.
 const MOST_ADDRESSES: usize = 16;
+/// How long names are looked up while other addresses are known already. The client's connect timeout goes on meanwhile.
+const LOOKUP: Duration = Duration::from_secs(1);
 
 /// Resolves services by name for a plain `reqwest::Client`, given to its `dns_resolver`. Other names go to the system's resolver.
 ///
@@ -24,7 +27,8 @@ const MOST_ADDRESSES: usize = 16;
 /// - Nobody picks. The addresses come in a random order; weights, zones, health and load play no part, but that the drained and the
 ///   draining come only if there are no others.
 /// - Nobody hears how a request ended, so nobody is ejected. The client tries the next address only if a connection fails.
-/// - An instance's port counts only if the URL has none.
+/// - An instance's port counts only if the URL has none. The URL's port is not seen, so that a short host name with a port is a service too;
+///   say [which names](Self::with_hosts) are, with [`ServiceHosts::named`], if you call such hosts.
 /// - A resolver does not see the URL's scheme. If instances have endpoints of several schemes, say [which](Self::with_schemes) it is for.
 /// - Certificates are checked against the name in the URL; `tls.name` in the metadata is not read. `discovery://` is unknown to the client.
 #[derive(Clone)]
@@ -111,27 +115,58 @@ impl ServiceResolver {
             };
             if changed.is_none() {
                 let freshness = watch.freshness();
-                let cause = freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
                 let known = watch.latest().map_or(0, |set| set.len());
                 let schemes = self.schemes.join(", ");
-                let live = if freshness.is_live() { "live" } else { "not live" };
                 let waited = self.wait;
                 return Err(format!(
                     "cannot resolve service {service:?}: {known} known, none with a scheme of {schemes}; \
-                     the set is {live}{cause}; waited {waited:?}"
+                     {freshness}; waited {waited:?}"
                 )
                 .into());
             }
         };
-        let mut addresses = Vec::new();
-        for endpoint in endpoints {
-            match endpoint.host().parse::<IpAddr>() {
-                Ok(ip) => addresses.push(SocketAddr::new(ip, endpoint.port())),
-                Err(_) => addresses.extend(system(endpoint.host().to_owned(), endpoint.port()).await?),
+        addresses(&service, endpoints).await
+    }
+}
+
+/// The addresses of endpoints in their order. Names are looked up at once; those that lead nowhere, or take long, hide nobody else.
+async fn addresses(service: &str, endpoints: Vec<Endpoint>) -> Result<Addrs, Box<dyn std::error::Error + Send + Sync>> {
+    let mut found: Vec<Vec<SocketAddr>> = vec![Vec::new(); endpoints.len()];
+    let mut lookups = JoinSet::new();
+    for (place, endpoint) in endpoints.into_iter().enumerate() {
+        match (endpoint.host().parse::<IpAddr>(), found.get_mut(place)) {
+            (Ok(ip), Some(found)) => found.push(SocketAddr::new(ip, endpoint.port())),
+            _ => {
+                lookups.spawn(async move { (place, system(endpoint.host().to_owned(), endpoint.port()).await) });
             }
         }
-        Ok(Box::new(addresses.into_iter()))
     }
+    let (mut failed, hurried) = (Vec::new(), Instant::now() + LOOKUP);
+    loop {
+        let next = if found.iter().all(Vec::is_empty) {
+            lookups.join_next().await
+        } else {
+            timeout_at(hurried, lookups.join_next()).await.ok().flatten()
+        };
+        match next {
+            Some(Ok((place, Ok(addresses)))) => {
+                if let Some(found) = found.get_mut(place) {
+                    found.extend(addresses);
+                }
+            }
+            Some(Ok((_, Err(error)))) => {
+                tracing::warn!(service, %error, "the host of an instance is unknown");
+                failed.push(error.to_string());
+            }
+            Some(Err(error)) => failed.push(error.to_string()),
+            None => break,
+        }
+    }
+    let addresses: Vec<_> = found.into_iter().flatten().collect();
+    if addresses.is_empty() {
+        return Err(format!("cannot resolve service {service:?}: no host of it is known: {}", failed.join("; ")).into());
+    }
+    Ok(Box::new(addresses.into_iter()))
 }
 
 impl Resolve for ServiceResolver {

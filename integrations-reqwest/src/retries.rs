@@ -6,8 +6,9 @@ use http::{Method, StatusCode};
 /// Which requests are sent again, to an instance that is picked anew, and how often.
 ///
 /// A request is sent again if its method allows it, its body is bytes or was not begun, nothing of a response was handed out, and either its
-/// connection broke or the answer's status is among [`statuses`](Self::with_statuses); never after a timeout. Each service has a budget that
-/// successes refill. A request whose connection was never made moves on regardless of all this, and costs nothing here.
+/// connection broke or the answer's status is among [`statuses`](Self::with_statuses); never after a timeout. If nobody can take it at once
+/// then, the caller gets what came of it before. Each service has a budget that
+/// answers below 500 refill. A request whose connection was never made moves on regardless of all this, and costs nothing here.
 #[derive(Debug, Clone)]
 pub struct Retries {
     pub(crate) policy: RetryPolicy,

@@ -1,6 +1,7 @@
 //! One service: its balancer, and a client for each of its instances that was called.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use discovery_core::attempts::RetryBudget;
@@ -16,7 +17,7 @@ use crate::error::FailedAttempt;
 use crate::hosts::Destination;
 use crate::target::Target;
 
-/// How often a request picks in a row before it waits for news. Each pick in vain takes one instance out of the next picks.
+/// How often a request picks in a row before it counts the instances. Each pick in vain takes one of them out of the next picks.
 const PICKS: usize = 4;
 
 pub(crate) struct Service {
@@ -47,6 +48,22 @@ pub(crate) struct Way {
     pub(crate) called: Called,
     pub(crate) target: Target,
     pub(crate) client: Client,
+    /// How many requests in a row got no answer in their time. It publishes nothing, so relaxed ordering suffices.
+    late: AtomicU32,
+}
+
+impl Way {
+    /// Hears of a sign of life.
+    pub(crate) fn answered(&self) {
+        if self.late.load(Ordering::Relaxed) > 0 {
+            self.late.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Hears that no answer came in time, and answers how often that was in a row.
+    pub(crate) fn late(&self) -> u32 {
+        self.late.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
 }
 
 /// An instance that takes a request, and the way to it.
@@ -122,7 +139,13 @@ impl Shared {
 
     /// Picks an instance that may be called now.
     pub(crate) fn choose(&self, context: &Context<'_>) -> Choice {
-        for _ in 0..PICKS {
+        let (mut picks, mut counted) = (0, None);
+        loop {
+            // Once for each instance, so that however many are bad, a good one is found; no more, as somebody else may be told of each.
+            if picks >= PICKS && picks >= PICKS + *counted.get_or_insert_with(|| self.balancer.members().len()) {
+                return Choice::Unreachable;
+            }
+            picks += 1;
             let pick = match self.balancer.pick(context) {
                 Ok(pick) => pick,
                 Err(error) => return Choice::Nobody(error),
@@ -145,7 +168,6 @@ impl Shared {
                 }
             }
         }
-        Choice::Unreachable
     }
 
     /// Reports that no connection was made: the balancer ejects the instance, and until it is tried again nobody is sent there.
@@ -167,8 +189,8 @@ impl Shared {
         // Of two that are made at once, the first one stays.
         let client =
             clients.get(instance.id()).filter(|way| way.target == target).map_or(made, |way| way.client.clone());
-        let called = Called::new(instance.clone(), target.endpoint.clone());
-        let way = Arc::new(Way { called, target, client });
+        let called = Called::new(instance.clone(), target.endpoint.clone(), target.base.clone());
+        let way = Arc::new(Way { called, target, client, late: AtomicU32::new(0) });
         if self.watch.latest().is_some_and(|set| set.get(instance.id()).is_some()) {
             clients.insert(instance.id().into(), way.clone());
         }

@@ -18,7 +18,7 @@ pub const TLS_NAME: &str = "tls.name";
 pub(crate) struct Target {
     pub(crate) endpoint: Endpoint,
     /// Scheme and logical name. Without a port, the one that the name is pinned to counts.
-    base: Url,
+    pub(crate) base: Url,
     /// Whether the name of `base` leads to the endpoint only in a client that was made for it.
     pinned: bool,
 }

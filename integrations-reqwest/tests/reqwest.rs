@@ -5,12 +5,15 @@
 mod stage;
 
 mod cases {
+    mod credentials;
     mod empty;
     mod failover;
+    mod kept;
     mod keys;
     mod lifetime;
     mod names;
     mod outcomes;
+    mod patience;
     mod redirects;
     mod resolver;
     mod retries;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use discovery_core::{Balancer, DEFAULT_WAIT, Error, ErrorKind, Instance, Outcome};
 use http::Uri;
@@ -35,14 +35,14 @@ impl<C> Connector<C> {
         Self { inner, services: HashMap::new(), wait: DEFAULT_WAIT }
     }
 
-    /// Adds a service under the host that URIs name it by.
+    /// Adds a service under the host that URIs name it by, in upper or lower case.
     #[must_use]
     pub fn with_service(mut self, host: impl Into<String>, balancer: Balancer) -> Self {
-        self.services.insert(host.into(), balancer);
+        self.services.insert(host.into().to_ascii_lowercase(), balancer);
         self
     }
 
-    /// Sets how long a connection waits for an instance while there is none; 10 s by default, zero for not at all.
+    /// Sets how long a connection waits for an instance while there is none, dials in vain included; 10 s by default, zero for not at all.
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -61,13 +61,24 @@ impl<C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + 'stat
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (inner, wait) = (self.inner.clone(), self.wait);
-        let Some(balancer) = uri.host().and_then(|host| self.services.get(host)).cloned() else {
+        let Some(balancer) = uri.host().and_then(|host| self.services.get(&host.to_ascii_lowercase())).cloned() else {
             return Box::pin(async { inner.oneshot(uri).await.map_err(Into::into) });
         };
         Box::pin(async move {
             let mut failed: BTreeMap<Arc<str>, BoxError> = BTreeMap::new();
+            let unavailable = |failed: &BTreeMap<Arc<str>, BoxError>, nobody: Option<Error>| {
+                let mut why: Vec<_> = failed.iter().map(|(id, error)| format!("{id}: {error}")).collect();
+                why.extend(nobody.map(|error| error.to_string()));
+                Error::new(ErrorKind::Unavailable, "connect to", uri.to_string(), why.join("; "))
+            };
+            let started = Instant::now();
             loop {
-                let pick = balancer.pick_within(&discovery_core::Context::default(), wait).await?;
+                let left = wait.saturating_sub(started.elapsed());
+                let pick = match balancer.pick_within(&discovery_core::Context::default(), left).await {
+                    Ok(pick) => pick,
+                    Err(error) if failed.is_empty() => return Err(error.into()),
+                    Err(error) => return Err(unavailable(&failed, Some(error)).into()),
+                };
                 let instance = pick.instance();
                 let dialled = match at(&uri, &instance) {
                     Ok(address) => inner.clone().oneshot(address).await.map_err(Into::into),
@@ -77,10 +88,7 @@ impl<C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + 'stat
                 let Err(error) = dialled else { return dialled };
                 // Each failure takes an instance out of the next picks, so a few tries suffice; who comes again is the best that there is.
                 if failed.insert(instance.key().id, error).is_some() || failed.len() == 3 {
-                    let why: Vec<_> = failed.iter().map(|(id, error)| format!("{id}: {error}")).collect();
-                    return Err(
-                        Error::new(ErrorKind::Unavailable, "connect to", uri.to_string(), why.join("; ")).into()
-                    );
+                    return Err(unavailable(&failed, None).into());
                 }
             }
         })

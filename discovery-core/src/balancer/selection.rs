@@ -149,10 +149,6 @@ impl Selection {
     }
 
     fn staleness(&self) -> String {
-        let Some(since) = self.freshness.since() else {
-            return String::new();
-        };
-        let cause = self.freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
-        format!("; the set is not live since {:?}{cause}", since.elapsed())
+        if self.freshness.is_live() { String::new() } else { format!("; {}", self.freshness) }
     }
 }

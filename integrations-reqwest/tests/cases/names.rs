@@ -1,9 +1,9 @@
 //! Which URLs lead where, and under which name.
 
 use discovery_core::Instance;
-use discovery_reqwest::{CallError, Called, ServiceHosts, TLS_NAME};
+use discovery_reqwest::{CallError, Called, ServiceHosts, TLS_NAME, WhenEmpty};
 
-use crate::stage::{Node, Stage, Web, counts, dead, hello, members};
+use crate::stage::{Node, Stage, Web, counts, dead, hello, members, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_is_called_by_its_name_with_either_scheme() {
@@ -86,6 +86,25 @@ async fn a_bad_name_in_the_registry_hides_nobody() {
         assert_eq!(hello(&client).await.unwrap(), "a");
     }
     assert_eq!(counts(&client, "bad"), [0; 5]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_bad_records_hide_nobody_from_those_who_do_not_wait() {
+    let stage = Stage::set();
+    let good = Node::start("good").await;
+    let mut registered = Vec::new();
+    for number in 0..20 {
+        let bad = Instance::builder("orders").id(format!("bad-{number:02}")).endpoint(&dead());
+        let bad = bad.metadata(TLS_NAME, "10.0.0.1").build().unwrap();
+        registered.push(stage.backend.register(bad, Default::default()).await.unwrap());
+    }
+    registered.push(stage.join(&good).await);
+    let client = stage.builder().with_when_empty(WhenEmpty::FailFast).build().unwrap();
+    let balancer = client.middleware().balancer("http://orders").unwrap().unwrap();
+    until("all are known", || balancer.members().len() == 21).await;
+    for _ in 0..100 {
+        assert_eq!(hello(&client).await.unwrap(), "good");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,10 +1,13 @@
 //! What the balancer learns of each attempt.
 
-use discovery_reqwest::{Called, Client};
-use http_body_util::StreamBody;
+use discovery_reqwest::{Called, Client, Retries};
+use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::{Bytes, Frame};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use crate::stage::{Node, Stage, counts, settle, until};
+use crate::stage::{Node, Stage, counts, settings, settle, until};
 
 async fn get(client: &Client, path: &str) -> reqwest::Response {
     client.get(format!("http://orders{path}")).send().await.unwrap()
@@ -108,15 +111,57 @@ async fn p08_many_at_once_leave_nothing_in_flight() {
     assert_eq!([counts(&client, "a"), counts(&client, "b")], [[640, 0, 0, 0, 0]; 2]);
 }
 
+fn breaking() -> reqwest::Body {
+    let parts = [Ok(Frame::data(Bytes::from("begin"))), Err(std::io::Error::other("the caller's own"))];
+    reqwest::Body::wrap(StreamBody::new(futures_util::stream::iter(parts)))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p08_what_the_caller_breaks_is_nobodys_failure() {
     let stage = Stage::set();
     let a = Node::start("a").await;
     let _a = stage.join(&a).await;
     let client = stage.client();
-    let parts = [Ok(Frame::data(Bytes::from("begin"))), Err(std::io::Error::other("the caller's own"))];
-    let body = reqwest::Body::wrap(StreamBody::new(futures_util::stream::iter(parts)));
-    let error = client.put("http://orders/echo").body(body).send().await.unwrap_err();
+    let error = client.put("http://orders/echo").body(breaking()).send().await.unwrap_err();
     assert!(format!("{error:?}").contains("the caller's own"), "{error:?}");
     assert_eq!(counts(&client, "a"), [0; 5]);
+}
+
+/// Serves HTTP/2, and answers whatever comes once it has come whole.
+async fn second_version() -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let answer = async |request: hyper::Request<hyper::body::Incoming>| {
+            request.into_body().collect().await?;
+            Ok::<_, hyper::Error>(hyper::Response::new(Empty::<Bytes>::new()))
+        };
+        loop {
+            let stream = TokioIo::new(listener.accept().await.unwrap().0);
+            tokio::spawn(http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service_fn(answer)));
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p08_what_the_caller_breaks_over_http2_is_nobodys_failure() {
+    let stage = Stage::set();
+    let _a = stage.register("a", &format!("http://{}", second_version().await)).await;
+    let client = stage.builder().with_settings(|| settings().http2_prior_knowledge());
+    let client = client.with_retries(Retries::default()).build().unwrap();
+    assert_eq!(get(&client, "/").await.version(), http::Version::HTTP_2);
+    assert_eq!(counts(&client, "a"), [1, 0, 0, 0, 0]);
+    client.put("http://orders/").body(breaking()).send().await.unwrap_err();
+    assert_eq!(counts(&client, "a"), [1, 0, 0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p08_a_version_that_cannot_be_spoken_is_nobodys_failure() {
+    let stage = Stage::set();
+    let a = Node::start("a").await;
+    let _a = stage.join(&a).await;
+    let client = stage.builder().with_retries(Retries::default()).build().unwrap();
+    client.get("http://orders/name").version(http::Version::HTTP_2).send().await.unwrap_err();
+    assert_eq!((counts(&client, "a"), a.requests()), ([0; 5], 0));
 }

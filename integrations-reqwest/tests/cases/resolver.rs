@@ -80,3 +80,22 @@ async fn with_tls_the_name_in_the_url_is_checked() {
     let client = settings().tls_certs_only([authority.root()]).dns_resolver(resolver).build().unwrap();
     assert_eq!(client.get("https://orders/sni").send().await.unwrap().text().await.unwrap(), "orders");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_whose_host_nobody_knows_hides_nobody() {
+    let stage = Stage::set();
+    let lost = stage.register("lost", "http://no-such-host.invalid:80").await;
+    let get = async || {
+        let client = settings().dns_resolver(ServiceResolver::new(stage.backend.clone())).build().unwrap();
+        client.get("http://orders/name").send().await
+    };
+    let error = format!("{:?}", get().await.unwrap_err());
+    assert!(error.contains("\\\"orders\\\"") && error.contains("no-such-host.invalid"), "{error}");
+    let (a, b) = (Node::start("a").await, Node::start("b").await);
+    let by_name = format!("http://localhost:{}", b.address().port());
+    let _registered = [lost, stage.join(&a).await, stage.register("b", &by_name).await];
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 2 {
+        seen.insert(get().await.unwrap().text().await.unwrap());
+    }
+}

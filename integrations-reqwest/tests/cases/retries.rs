@@ -137,3 +137,23 @@ async fn a_failover_costs_nothing_of_the_budget() {
     status(&client, Method::GET, 503).await;
     assert_eq!(two.requests().iter().sum::<usize>(), 41, "a budget of two permits none after one failure");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_500_gives_nothing_back_to_the_budget() {
+    let two = two().await;
+    let client = two.client(Retries::default().with_budget(10, 1.0)).await;
+    let sent = async |code| {
+        let before: usize = two.requests().iter().sum();
+        status(&client, Method::GET, code).await;
+        two.requests().iter().sum::<usize>() - before
+    };
+    while sent(503).await == 2 {}
+    for _ in 0..10 {
+        assert_eq!(sent(500).await, 1);
+    }
+    assert_eq!(sent(503).await, 1, "after failures only");
+    for _ in 0..10 {
+        sent(404).await;
+    }
+    assert_eq!(sent(503).await, 2);
+}

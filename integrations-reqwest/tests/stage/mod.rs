@@ -2,6 +2,7 @@
 
 mod certificates;
 mod node;
+mod raw;
 mod site;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use discovery_reqwest::{Client, ClientBuilder};
 pub(crate) use certificates::Authority;
 pub(crate) use discovery_harness::until;
 pub(crate) use node::{Node, Web, start_tls};
+pub(crate) use raw::{Heads, head, header, ok, raw, redirect, unavailable};
 
 pub(crate) struct Stage {
     pub(crate) backend: Arc<dyn Backend>,

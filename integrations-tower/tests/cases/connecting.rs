@@ -1,13 +1,15 @@
 //! hyper-util's legacy client by service name.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use discovery_tower::Connector;
+use http::Uri;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tower::util::BoxService;
-use tower::{BoxError, service_fn};
+use tower::{BoxError, ServiceExt, service_fn};
 
 use crate::stage::{Http, SOON, Stage, Web, ask, eventually, known, outcomes, settle, spread, until, url};
 
@@ -97,4 +99,41 @@ async fn a_connection_that_cannot_be_made_says_what_was_tried() {
     let text = why().await;
     assert!(text.contains("gone: ") && text.contains("http://web/"), "{text}");
     assert!(text.contains("secure: ") && text.contains("no endpoint with the scheme http or tcp"), "{text}");
+}
+
+#[tokio::test]
+async fn hosts_are_compared_without_regard_to_case() {
+    let stage = Stage::set();
+    let _a = stage.register("a", "http://10.0.0.5:9000").await;
+    let inner = service_fn(async |uri: Uri| Ok::<_, BoxError>(uri.to_string()));
+    let connector = Connector::new(inner).with_service("Web", stage.balancer());
+    for uri in ["http://WEB/x", "http://web/x"] {
+        assert_eq!(connector.clone().oneshot(uri.parse().unwrap()).await.unwrap(), "http://10.0.0.5:9000/x");
+    }
+}
+
+#[tokio::test]
+async fn the_wait_is_one_for_all_dials_and_the_reason_of_those_is_told() {
+    let stage = Stage::set();
+    let a = Arc::new(Mutex::new(Some(stage.register("a", "http://10.0.0.5:9000").await)));
+    let balancer = stage.balancer();
+    known(&balancer, 1).await;
+    let watched = balancer.clone();
+    // It takes most of the wait to be dialled, and leaves meanwhile.
+    let inner = service_fn(move |_: Uri| {
+        let (a, watched, mut selections) = (a.lock().unwrap().take(), watched.clone(), watched.selections());
+        async move {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            a.unwrap().deregister().await.unwrap();
+            while !watched.members().is_empty() {
+                selections.changed().await;
+            }
+            Err::<(), BoxError>("refused".into())
+        }
+    });
+    let connector = Connector::new(inner).with_service("web", balancer).with_wait(Duration::from_secs(1));
+    let started = Instant::now();
+    let error = connector.oneshot("http://web/x".parse().unwrap()).await.unwrap_err().to_string();
+    assert!(error.contains("a: refused") && error.contains("no instance is registered"), "{error}");
+    assert!(started.elapsed() < Duration::from_millis(1_600), "{:?}", started.elapsed());
 }
