@@ -75,7 +75,7 @@ pub(crate) async fn call(
                 // Whoever will not wait asks nobody twice, even if the first may be tried again by now.
                 refused += 1;
                 let fails_fast = service.options.when_empty == WhenEmpty::FailFast;
-                if fails_fast && refused >= service.balancer.members().len() {
+                if fails_fast && refused >= service.balancer.known() {
                     return match kept {
                         Some(kept) => *kept,
                         None => fail(nobody(service, &Choice::Unreachable)),
@@ -212,7 +212,7 @@ impl<'a> Waiting<'a> {
 /// Why nobody can take a request.
 fn nobody(service: &Shared, in_vain: &Choice) -> CallError {
     let balancer = &service.balancer;
-    let (known, freshness) = (balancer.members().len(), balancer.freshness());
+    let (known, freshness) = (balancer.known(), balancer.freshness());
     let error = match in_vain {
         // The balancer says how many are known and how stale they are.
         Choice::Nobody(error) => {

@@ -142,7 +142,7 @@ impl Shared {
         let (mut picks, mut counted) = (0, None);
         loop {
             // Once for each instance, so that however many are bad, a good one is found; no more, as somebody else may be told of each.
-            if picks >= PICKS && picks >= PICKS + *counted.get_or_insert_with(|| self.balancer.members().len()) {
+            if picks >= PICKS && picks >= PICKS + *counted.get_or_insert_with(|| self.balancer.known()) {
                 return Choice::Unreachable;
             }
             picks += 1;

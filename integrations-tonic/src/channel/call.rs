@@ -12,6 +12,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::claim::{Claim, Trace};
+use super::connection::Permit;
 use super::deadline::timeout_of;
 use super::fleet::{Chosen, Fleet};
 use super::key::{HashKey, Heads};
@@ -91,7 +92,15 @@ impl Call<'_> {
                     Err(status) => return Attempted { answer: Err(status), was_sent: false },
                 },
             };
-            match self.send(chosen, request, trace).await {
+            let (chosen, permit) = match chosen.sender.try_enter() {
+                Some(permit) => (chosen, permit),
+                None => match Box::pin(self.wait_for_room(chosen, request, avoid)).await {
+                    Ok(Some(found)) => found,
+                    Ok(None) => continue,
+                    Err(status) => return Attempted { answer: Err(status), was_sent: false },
+                },
+            };
+            match self.send(chosen, permit, request, trace).await {
                 Sent::Answered(answer) => return Attempted { answer, was_sent: true },
                 // Its connection ended with nothing sent, so the next choice is another one.
                 Sent::Not => {}
@@ -151,7 +160,50 @@ impl Call<'_> {
         }
     }
 
-    async fn send(&self, chosen: Chosen, request: &mut Request<Body>, trace: &Trace) -> Sent {
+    /// Waits until who was chosen takes one more call, or somebody else does; `None` if the choice is to be made anew.
+    async fn wait_for_room(
+        &self,
+        chosen: Chosen,
+        request: &mut Request<Body>,
+        avoid: Option<&str>,
+    ) -> Result<Option<(Chosen, Permit)>, Status> {
+        let (mut news, mut selections) = (self.fleet.subscribe(), self.fleet.balancer().selections());
+        loop {
+            news.mark_unchanged();
+            if let Some(other) = self.choose(request, avoid) {
+                match other.sender.try_enter() {
+                    Some(permit) => {
+                        chosen.pick.discard();
+                        return Ok(Some((other, permit)));
+                    }
+                    None => other.pick.discard(),
+                }
+            }
+            let change = async {
+                tokio::select! {
+                    biased;
+                    permit = chosen.sender.enter() => Some(permit),
+                    _ = news.changed() => None,
+                    () = selections.changed() => None,
+                }
+            };
+            match within(self.give_up, change).await {
+                Some(Some(Some(permit))) => return Ok(Some((chosen, permit))),
+                Some(Some(None)) => {
+                    chosen.pick.discard();
+                    return Ok(None);
+                }
+                Some(None) => {}
+                None => {
+                    let (whom, waited) = (self.whom(&chosen.target), self.started.elapsed());
+                    chosen.pick.discard();
+                    return Err(Status::unavailable(format!("{whom} takes no more calls at once; waited {waited:?}")));
+                }
+            }
+        }
+    }
+
+    async fn send(&self, chosen: Chosen, permit: Permit, request: &mut Request<Body>, trace: &Trace) -> Sent {
         let Chosen { pick, sender, target } = chosen;
         let claim = Claim::new(pick, trace);
         if let Err(error) = lead(request.uri_mut(), &target) {
@@ -159,23 +211,6 @@ impl Call<'_> {
             let text = format!("no URI for the call at {}: {error}", target.authority);
             return Sent::Answered(Err(Status::internal(text)));
         }
-        let permit = match sender.try_enter() {
-            Some(permit) => permit,
-            // On the heap, so that calls which need not wait are small.
-            None => match Box::pin(within(self.give_up, sender.enter())).await {
-                Some(Some(permit)) => permit,
-                Some(None) => {
-                    claim.discard();
-                    return Sent::Not;
-                }
-                None => {
-                    claim.discard();
-                    let waited = self.started.elapsed();
-                    let text = format!("{} takes no more calls at once; waited {waited:?}", self.whom(&target));
-                    return Sent::Answered(Err(Status::unavailable(text)));
-                }
-            },
-        };
         let sending = sender.send(permit, request);
         let answered = within(self.deadline, sending).await;
         let too_late = || outcome::too_late(&self.whom(&target));

@@ -117,11 +117,7 @@ impl Fleet {
                 let (service, known) = (pick.instance().service().to_owned(), self.balancer.known());
                 pick.discard();
                 let freshness = self.balancer.freshness();
-                let stale = freshness.since().map_or_else(String::new, |since| {
-                    let cause = freshness.cause().map_or_else(String::new, |cause| format!(" because: {cause}"));
-                    format!("; the set is not live since {:?}{cause}", since.elapsed())
-                });
-                format!("cannot reach an instance of {service:?}: {known} known, none connected{stale}")
+                format!("cannot reach an instance of {service:?}: {known} known, none connected; {freshness}")
             }
         };
         if let Some(failure) = self.last_failure() {
