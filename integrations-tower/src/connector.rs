@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use discovery_core::{Balancer, DEFAULT_WAIT, Error, ErrorKind, Instance, Outcome};
 use http::Uri;
+use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt};
 
 /// Puts an instance's address in the place of a service's name, for another connector to dial, such as hyper-util's `HttpConnector`.

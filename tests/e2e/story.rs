@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use discovery_greeter::Named;
-use discovery_harness::eventually;
+use discovery_harness::{eventually, stays};
 use discovery_kit::picker::RoundRobin;
 use discovery_kit::{Backend, RegistrationState, State};
 use discovery_tonic::{Channel, RunningServer, ServiceServer};
 use futures_util::future::join_all;
-use tokio::time::Instant;
 
 use crate::calls::{Load, SETTLE, connected, count, known, shares};
 use crate::examples::assert_quickstart;
@@ -69,11 +68,8 @@ async fn tell(registry: Registry) {
     let load = Load::start(&channel);
     registry.leave();
     eventually(SETTLE, "the set to be stale", async || watch.freshness().is_stale()).await;
-    let until = Instant::now() + TTL * 2;
-    while Instant::now() < until {
-        assert_eq!(watch.latest().unwrap().len(), 3, "{}", registry.name);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let three = || watch.latest().is_some_and(|set| set.len() == 3);
+    stays(TTL * 2, &format!("{} shows three", registry.name), three).await;
     registry.come_back().await;
     eventually(SETTLE, "the set to be live", async || watch.freshness().is_live()).await;
     known(&watch, SETTLE, 3).await;

@@ -6,7 +6,7 @@ use discovery_core::{Endpoint, Instance};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::stage::{Node, Stage, hello, member, settle, until};
+use crate::stage::{Node, Stage, hello, member, settle, stays, until};
 use discovery_greeter::GreeterClient;
 use discovery_greeter::HelloRequest;
 
@@ -107,12 +107,10 @@ async fn f11_two_hundred_departed_instances_leave_no_task_no_socket_and_no_dial(
     let ghosts: Vec<_> = ports.iter().rev().filter_map(listen).take(10).collect();
     until("no task is left", || metrics.num_alive_tasks() <= baseline).await;
     assert_eq!(channel.connected(), 0);
+    ghosts.iter().for_each(|ghost| ghost.set_nonblocking(true).unwrap());
     // Ten times the longest wait between two dials of this channel.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    for ghost in ghosts {
-        ghost.set_nonblocking(true).unwrap();
-        assert!(ghost.accept().is_err(), "a departed instance was dialled");
-    }
+    let nobody_dials = || ghosts.iter().all(|ghost| ghost.accept().is_err());
+    stays(Duration::from_secs(1), "no departed instance is dialled", nobody_dials).await;
     assert_eq!(metrics.num_alive_tasks(), baseline);
 }
 

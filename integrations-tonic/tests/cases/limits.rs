@@ -10,7 +10,7 @@ use tonic::{Code, Request, Status, Streaming};
 
 use crate::stage::raw::{MAX_STREAMS, NO_ERROR, Raw, Wire, scene, scene_with};
 use crate::stage::{
-    Greeting, Node, Stage, begin, connected, end, hello, member, pending, request, settle, until, within,
+    Greeting, Node, Stage, begin, connected, end, hello, member, pending, request, settle, stays, until, within,
 };
 
 /// A server that allows one stream for each connection.
@@ -227,7 +227,7 @@ async fn the_limit_of_a_greeting_in_two_segments_counts() {
     // SETTINGS with a limit of one stream: the head of the frame, and what it is about.
     wire.write(&[0, 0, 6, 4, 0, 0, 0, 0, 0]).await;
     // Nothing tells when the client has read the first segment. If it has not, it reads both as one, and the test still passes.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    stays(Duration::from_millis(50), "a part of a greeting is none", || channel.connected() == 0).await;
     wire.write(&[0, 3, 0, 0, 0, 1]).await;
     connected(&channel, 1).await;
     let mut calls = Vec::new();

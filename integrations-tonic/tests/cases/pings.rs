@@ -46,8 +46,9 @@ async fn w12_a_server_that_speaks_is_not_given_up_for_a_ping_without_an_answer()
     tokio::spawn(async move {
         let id = wire.request().await;
         wire.head(id).await;
+        let mut pace = tokio::time::interval(pace);
         for _ in 0..MESSAGES {
-            tokio::time::sleep(pace).await;
+            pace.tick().await;
             wire.message(id).await;
         }
         wire.trailers(id).await;

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::Status;
 
-pub(crate) use discovery_harness::{SOON, until};
+pub(crate) use discovery_harness::{SOON, stays, until};
 pub(crate) use hello::Hello;
 pub(crate) use node::{Greeting, Node};
 pub(crate) use plain::Plain;

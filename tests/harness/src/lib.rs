@@ -61,7 +61,7 @@ pub use availability::{available, find};
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster, EtcdOptions, EtcdProgram};
 pub use node::{Connection, Gate, Listener, Node, Seat, Serve};
-pub use poll::{SOON, Sight, eventually, until};
+pub use poll::{SOON, Sight, eventually, stays, until};
 pub use port::{Port, free_port, refusing_address};
 pub use process::ServerProcess;
 pub use program::Program;

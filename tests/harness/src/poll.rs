@@ -99,3 +99,16 @@ async fn poll<S: Sight>(
         sleep(INTERVAL).await;
     }
 }
+
+/// Looks every 10 ms for so long, at what must stay true meanwhile.
+///
+/// # Panics
+///
+/// As soon as it is not, with `what`.
+pub async fn stays(duration: Duration, what: &str, mut look: impl FnMut() -> bool) {
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        assert!(look(), "it did not stay true that {what}");
+        sleep(INTERVAL).await;
+    }
+}

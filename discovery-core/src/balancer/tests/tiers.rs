@@ -215,11 +215,12 @@ async fn p01_picks_race_with_everything_around_them() {
             })
         })
         .collect();
+    let mut selections = balancer.selections();
     for round in 0..20 {
         let joined = registered(&backend, placed(&format!("x{round}"), "here", round % 2)).await;
         balancer.set_health(&format!("a{}", round % 3), Condition::Unhealthy("slow".into()));
         balancer.set_available(&format!("b{}", round % 3), round % 2 == 0);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        selections.changed().await;
         assert!(balancer.explain().len() >= 8);
         balancer.set_health(&format!("a{}", round % 3), Condition::Healthy);
         joined.deregister().await.unwrap();
@@ -231,7 +232,7 @@ async fn p01_picks_race_with_everything_around_them() {
     all.iter().for_each(|id| balancer.set_available(id, true));
     tokio::time::timeout(Duration::from_secs(10), async {
         while balancer.explain().iter().any(|standing| standing.to_string().contains("ejected")) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            selections.changed().await;
         }
     })
     .await
