@@ -66,7 +66,7 @@ impl ChannelBuilder {
     }
 
     /// Sets how many connections are kept to each instance, at least one; 1 by default. One carries as many calls at once as the server allows
-    /// (tonic's own: without a limit), and some hundred thousand a second; more are for servers that limit streams, or for very large
+    /// (tonic's own: without a limit), and some ten thousand a second; more are for servers that limit streams, or for very large
     /// answers, which share a connection's bandwidth.
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.options.connections = connections.max(1);

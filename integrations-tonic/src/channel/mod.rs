@@ -48,10 +48,11 @@ pub type ResponseFuture = Pin<Box<dyn Future<Output = Result<http::Response<Body
 ///
 /// It is always ready: waiting, failing and reporting happen within the call, so that every error is a [`Status`] with its reason.
 /// The picker chooses among the connected instances, and an instance that is still being dialled is waited for only if no other can
-/// take the call. A request moves to another instance only while nothing of it was sent.
+/// take the call. A request moves to another instance only while nothing of it was sent, and once where a server refused it unseen.
 ///
-/// **Deadline**: a call waits for an instance, and then for the response's headers, up to its own `grpc-timeout`. The first ends in
-/// `UNAVAILABLE` with the reason, the second in `DEADLINE_EXCEEDED`. What calls without a deadline do is up to [`WhenEmpty`](crate::WhenEmpty).
+/// **Deadline**: a call waits for an instance that takes it, and then for all of its answer, up to its own `grpc-timeout`. The first ends in
+/// `UNAVAILABLE` with the reason, the second in `DEADLINE_EXCEEDED`. How long calls without a deadline wait for an instance is up to
+/// [`WhenEmpty`](crate::WhenEmpty).
 ///
 /// **Outcome (P8)**: it is reported once, when the trailers arrive. `UNKNOWN`, `DEADLINE_EXCEEDED`, `RESOURCE_EXHAUSTED`, `INTERNAL`,
 /// `UNAVAILABLE` and `DATA_LOSS` are failures of the instance, as are a broken connection and a missing status; `CANCELLED`, and
