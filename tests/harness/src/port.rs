@@ -9,7 +9,7 @@ use std::{
     fs::File,
     hash::{BuildHasher, RandomState},
     io, mem,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     ops::Range,
     path::{Path, PathBuf},
     sync::{
@@ -21,6 +21,7 @@ use std::{
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt::set_socket_reuseaddr},
     process::getuid,
 };
 
@@ -59,7 +60,7 @@ pub fn free_port() -> io::Result<Port> {
     for _ in RANGE {
         let number = next();
         if let Some(lock) = try_lock(&folder, number)?
-            && nobody_listens(number)
+            && nobody_listens(number)?
         {
             return Ok(Port { number, lock });
         }
@@ -124,21 +125,27 @@ fn try_lock(folder: &Path, number: u16) -> io::Result<Option<File>> {
     }
 }
 
-fn nobody_listens(number: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok()
+/// Binds without listening, which is refused where somebody listens: another thread may be starting a program, whose process holds a
+/// copy of every socket between its fork and its exec, and a copy that listened would keep the holder of the port from it.
+fn nobody_listens(number: u16) -> io::Result<bool> {
+    let probe = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&probe, true)?;
+    Ok(bind(&probe, &SocketAddr::from((Ipv4Addr::LOCALHOST, number))).is_ok())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
     fn a_reserved_port_is_locked_and_a_used_one_is_noticed() -> io::Result<()> {
         let port = free_port()?;
         assert!(try_lock(&lock_folder()?, port.number())?.is_none());
-        assert!(nobody_listens(port.number()));
+        assert!(nobody_listens(port.number())?);
         let _listener = TcpListener::bind(port.address())?;
-        assert!(!nobody_listens(port.number()));
+        assert!(!nobody_listens(port.number())?);
         Ok(())
     }
 }
