@@ -11,6 +11,7 @@ mod fleet;
 mod hash;
 mod measure;
 mod pick;
+mod simulate;
 mod snapshot;
 mod tail;
 
@@ -33,12 +34,14 @@ async fn main() -> Result<()> {
         ["serve", name, url] => deploy::serve(name, url).await,
         ["hash"] => hash::run().await,
         ["pick"] => pick::run().await,
+        // It has runtimes of its own.
+        ["simulate", ref words @ ..] => tokio::task::block_in_place(|| simulate::run(words)),
         ["snapshot", ref stores @ ..] => snapshot::run(stores).await,
         ["tail"] => tail::run(tail::Plots::No).await,
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
             eprintln!(
-                "there is no bench {words:?}; known are: channel [contestant …], deploy [store …], hash, pick, snapshot [store …], tail, tail --plots"
+                "there is no bench {words:?}; known are: channel [contestant …], deploy [store …], hash, pick, simulate [--schedules N] [--seed N] [--trace], snapshot [store …], tail, tail --plots"
             );
             std::process::exit(2)
         }

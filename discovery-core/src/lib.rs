@@ -42,6 +42,8 @@ pub mod picker;
 mod registry;
 mod roster;
 mod set;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod snapshot;
 pub mod store;
 mod sync;

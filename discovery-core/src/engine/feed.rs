@@ -17,6 +17,8 @@ use crate::{Error, ErrorKind};
 
 /// How long notifications under way may take to arrive before a difference counts as one.
 const SETTLE: Duration = Duration::from_secs(1);
+/// How many times the deadline of a request a set that is being read may stand still. A part may take several requests.
+const STANDSTILL: u32 = 5;
 /// Counts in a row that differ until a removal counts as lost, whatever else arrives meanwhile.
 const MISCOUNTS: u32 = 3;
 
@@ -33,6 +35,8 @@ struct State<M> {
     freshness: Freshness,
     /// Whether the next full set is the first one of its subscription.
     gap: bool,
+    /// How many parts of sets came.
+    parts: u64,
     /// Held until the first full set of a subscription was read.
     turn: Option<OwnedSemaphorePermit>,
     /// The revision of the last full set, from which on reconciliation compares.
@@ -53,25 +57,28 @@ impl<M: Model> Feed<M> {
         let freshness = Freshness::Loading(Since::now(), link.trouble());
         let (views, receiver) = watch::channel(model.view(&freshness));
         link.feeds.fetch_add(1, Ordering::Relaxed);
-        let state = Mutex::new(State { model, freshness, gap: true, turn: None, read_at: 0, counts: (0, 0) });
+        let state = Mutex::new(State { model, freshness, gap: true, parts: 0, turn: None, read_at: 0, counts: (0, 0) });
         (Self { link, scope, state, views }, receiver)
     }
 
     /// Follows the store until it is aborted.
     pub(super) async fn run(self) {
         let mut backoff = Backoff::new(self.link.policy.backoff);
+        let mut rng = fastrand::Rng::new();
         let mut link = self.link.subscribe();
         loop {
             let epoch = self.wait_up(&mut link).await;
             let started = Instant::now();
             let error = tokio::select! {
+                biased;
                 error = self.follow() => error,
                 cause = lost(&mut link, epoch) => {
                     self.give_up();
                     self.mark(&cause);
                     continue;
                 }
-                error = self.reconcile() => error,
+                error = self.reconcile(&mut rng) => error,
+                error = self.standstill() => error,
                 never = self.keep_brake() => match never {},
             };
             self.mark(&error);
@@ -89,6 +96,7 @@ impl<M: Model> Feed<M> {
             }
             let wait = backoff.next(error.is_retryable());
             tokio::select! {
+                biased;
                 () = sleep(wait) => {}
                 _ = lost(&mut link, epoch) => {}
             }
@@ -106,6 +114,29 @@ impl<M: Model> Feed<M> {
         let error = self.link.store.follow(&self.scope, self).await;
         self.give_up();
         error
+    }
+
+    /// Returns once a set that is being read stands still, as no request may hang for ever.
+    async fn standstill(&self) -> Error {
+        let patience = self.link.policy.timeout * STANDSTILL;
+        let mut seen = None;
+        loop {
+            sleep(patience).await;
+            let now = {
+                let state = self.lock();
+                match (state.gap, &state.turn) {
+                    (false, _) => break,  // It was read.
+                    (true, None) => None, // It is not its turn yet.
+                    (true, Some(_)) => Some(state.parts),
+                }
+            };
+            if now.is_some() && now == seen {
+                let why = format!("nothing of the set came within {patience:?}");
+                return Error::new(ErrorKind::DeadlineExceeded, "read", format!("{:?}", self.scope), why);
+            }
+            seen = now;
+        }
+        std::future::pending().await
     }
 
     /// Ends a subscription, whether or not its set was read to the end.
@@ -146,12 +177,12 @@ impl<M: Model> Feed<M> {
     }
 
     /// Returns once the store and the notifications led to different sets (W8).
-    async fn reconcile(&self) -> Error {
+    async fn reconcile(&self, rng: &mut fastrand::Rng) -> Error {
         // The changes up to here were compared already.
         let mut since = None;
         let mut miscounts = 0;
         loop {
-            sleep(if miscounts == 0 { self.link.reconcile_pause() } else { SETTLE }).await;
+            sleep(if miscounts == 0 { self.link.reconcile_pause(rng) } else { SETTLE }).await;
             let from = {
                 let mut state = self.lock();
                 if !state.freshness.is_live() {
@@ -233,7 +264,9 @@ impl<M: Model> Drop for Feed<M> {
 
 impl<M: Model> Sink for Feed<M> {
     fn part(&self, records: Vec<RawRecord>) {
-        self.lock().model.part(records);
+        let mut state = self.lock();
+        state.parts += 1;
+        state.model.part(records);
     }
 
     fn full(&self, revision: u64, since: Vec<RawChange>) {

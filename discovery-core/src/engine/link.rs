@@ -91,6 +91,7 @@ impl Link {
     ) -> Result<T> {
         let mut link = self.state.subscribe();
         let answer = tokio::select! {
+            biased;
             answer = timeout(limit, request) => answer,
             // Of the state now, only a change counts.
             _ = link.changed() => Ok(Err(Error::new(
@@ -117,9 +118,9 @@ impl Link {
     }
 
     /// How long a feed waits between two reconciliations, drawn around the policy's interval so that feeds do not fall into step.
-    pub(crate) fn reconcile_pause(&self) -> Duration {
+    pub(crate) fn reconcile_pause(&self, rng: &mut fastrand::Rng) -> Duration {
         let feeds = u32::try_from(self.feeds.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-        self.policy.reconcile.max(RECONCILE_PACE.saturating_mul(feeds)).mul_f64(0.75 + fastrand::f64() / 2.0)
+        self.policy.reconcile.max(RECONCILE_PACE.saturating_mul(feeds)).mul_f64(0.75 + rng.f64() / 2.0)
     }
 
     pub(crate) fn suspect(&self) {
@@ -166,6 +167,7 @@ impl Link {
         let limit = self.policy.timeout.min(self.policy.ttl / 2);
         loop {
             let limit = tokio::select! {
+                biased;
                 () = sleep(self.policy.probe) => limit,
                 () = self.suspicion.notified() => limit / 3,
             };
@@ -187,6 +189,7 @@ impl Link {
         tokio::pin!(ping);
         loop {
             tokio::select! {
+                biased;
                 answer = &mut ping => return answer,
                 () = sleep_until(end) => break,
                 () = self.suspicion.notified() => end = end.min(Instant::now() + limit / 3),

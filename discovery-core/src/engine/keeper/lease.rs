@@ -11,9 +11,14 @@ use crate::registry::RegistrationState;
 use crate::store::{Audit, Lease, Owner, Renewal};
 use crate::{Error, ErrorKind, Result};
 
+/// Leases that were lost before this many others are not asked about.
+const MAX_FORMER: usize = 8;
+
 /// What the keeper holds of the store's leases.
 pub(super) struct Holding {
     lease: Option<Lease>,
+    /// Leases that were lost or given up, the newest first. A store that was restored knows them again, with what hung on them.
+    former: Vec<Lease>,
     busy: bool,
     /// When the lease is renewed next, or granted next if there is none.
     next: Instant,
@@ -25,11 +30,21 @@ pub(super) struct Holding {
 impl Holding {
     pub(super) fn new(backoff: Backoff) -> Self {
         let now = Instant::now();
-        Self { lease: None, busy: false, next: now, audit_next: now, audit_busy: false, backoff }
+        Self { lease: None, former: Vec::new(), busy: false, next: now, audit_next: now, audit_busy: false, backoff }
     }
 
     pub(super) fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    pub(super) fn former(&self) -> &[Lease] {
+        &self.former
+    }
+
+    fn part_with_lease(&mut self) {
+        let former = self.lease.take();
+        self.former.splice(..0, former);
+        self.former.truncate(MAX_FORMER);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -76,7 +91,7 @@ impl Keeper {
             return;
         };
         if self.slots.is_empty() && self.running.is_empty() {
-            self.holding.lease = None;
+            self.holding.part_with_lease();
             self.holding.busy = true;
             self.start_revoke(lease);
             return;
@@ -168,7 +183,7 @@ impl Keeper {
             return;
         }
         tracing::warn!(lease = lost.id, store = %self.link.store.address(), "the lease was lost; registering anew");
-        self.holding.lease = None;
+        self.holding.part_with_lease();
         self.holding.next = self.now;
         let error = Error::new(ErrorKind::Unavailable, "keep", "lease", "the store no longer knows the lease");
         // The grant of the next one makes them due.

@@ -8,7 +8,7 @@ mod lease;
 mod slot;
 mod work;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -34,11 +34,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub(super) struct Keeper {
     link: Arc<Link>,
     commands: mpsc::UnboundedReceiver<Command>,
-    slots: HashMap<Key, Slot>,
+    slots: BTreeMap<Key, Slot>,
     /// When each slot that needs work is worked on next; at most one entry a slot.
     due: BTreeSet<(Instant, Key)>,
-    /// The time of this pass of the loop. Everything in a pass goes by it: what is due by one clock and not yet due by another would
-    /// be neither started nor waited for.
+    /// The time of this pass of the loop, and then of what ended its wait: a backoff that counted from before the wait would be over already.
+    /// Everything goes by it: what is due by one clock and not yet due by another would be neither started nor waited for.
     now: Instant,
     running: FuturesUnordered<BoxFuture<'static, Done>>,
     holding: Holding,
@@ -58,7 +58,7 @@ impl Keeper {
         Self {
             link,
             commands,
-            slots: HashMap::new(),
+            slots: BTreeMap::new(),
             due: BTreeSet::new(),
             now: Instant::now(),
             running: FuturesUnordered::new(),
@@ -78,16 +78,11 @@ impl Keeper {
                 break;
             }
             let wake = self.next_wake();
+            // The order is fixed so that a simulated run can be repeated. Nothing starves: what is under way is bounded, the link changes
+            // seldom, and what is due is started in each pass.
             tokio::select! {
-                command = self.commands.recv(), if open => match command {
-                    Some(command) => self.obey(command),
-                    None => {
-                        open = false;
-                        self.close(None, Some(self.now + LAST_WORDS));
-                    }
-                },
+                biased;
                 Some(done) = self.running.next(), if !self.running.is_empty() => self.settle(done),
-                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 changed = link.changed() => {
                     if changed.is_err() {
                         return;
@@ -95,6 +90,14 @@ impl Keeper {
                     let state = link.borrow_and_update().clone();
                     self.on_link(&state);
                 }
+                command = self.commands.recv(), if open => match command {
+                    Some(command) => self.obey(command),
+                    None => {
+                        open = false;
+                        self.close(None, Some(self.now + LAST_WORDS));
+                    }
+                },
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
         }
         for done in self.closing.into_iter().flat_map(|closing| closing.done) {
@@ -103,6 +106,7 @@ impl Keeper {
     }
 
     fn obey(&mut self, command: Command) {
+        self.now = Instant::now();
         match command {
             Command::Register { key, done, .. } if self.closing.is_some() => {
                 let _ = done.send(Err(Error::closed("register", key.to_string())));
@@ -183,6 +187,7 @@ impl Keeper {
     }
 
     fn on_link(&mut self, state: &LinkState) {
+        self.now = Instant::now();
         match state {
             LinkState::Up(_) => self.holding.look_now(self.now),
             LinkState::Down(_, cause) => {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::Backoff;
 use crate::registry::RegistrationState;
 use crate::snapshot::Since;
-use crate::store::Owner;
+use crate::store::{Lease, Owner};
 use crate::{Error, Result};
 
 /// What the store should have under the key.
@@ -32,8 +32,17 @@ pub(super) struct Slot {
     pub(super) due: Option<Instant>,
     /// Whether a write may have reached the store although no answer came.
     pub(super) uncertain: bool,
+    /// The oldest version of which a write has no known outcome, and until when such a write may arrive behind later ones.
+    pub(super) unknown: Option<(u64, Instant)>,
+    /// When the record is written once more, since an older version may stand there by then.
+    pub(super) again: Option<Instant>,
     /// Who wrote what stands there, as far as this process knows; kept when the outcome of a write is unknown.
     pub(super) owner: Option<Owner>,
+    /// How many of the handle's former leases were named in vain by writes on the lease; `None` once one of them succeeded, as then whoever
+    /// took the record from this process is newer.
+    named: Option<usize>,
+    /// The owner on such a lease that the next write names instead of `owner`.
+    pub(super) naming: Option<Owner>,
     /// Whether this registration wrote once: from then on it yields to a newer owner, before that it takes over.
     pub(super) claimed: bool,
     pub(super) backoff: Backoff,
@@ -51,7 +60,11 @@ impl Slot {
             busy: false,
             due: None,
             uncertain: false,
+            unknown: None,
+            again: None,
             owner: None,
+            named: None,
+            naming: None,
             claimed: false,
             backoff,
             state,
@@ -61,6 +74,12 @@ impl Slot {
 
     /// Sets what is wanted; `done` hears when it is so.
     pub(super) fn want(&mut self, wanted: Wanted, done: Option<oneshot::Sender<Result<()>>>) {
+        if matches!(wanted, Wanted::Absent) {
+            // Whoever waits for the record to stand must not take its removal for that.
+            for (_, done) in self.waiters.drain(..) {
+                let _ = done.send(Err(Error::closed("register", "the instance")));
+            }
+        }
         self.wanted = wanted;
         self.version += 1;
         self.dirty = true;
@@ -75,6 +94,28 @@ impl Slot {
         self.waiters.extend(done.map(|done| (self.version, done)));
     }
 
+    /// Notes that the record is written on another lease than before.
+    pub(super) fn change_lease(&mut self, lease: &Lease) {
+        self.owner = Some(Owner { lease: lease.clone(), mark: "".into() });
+        (self.named, self.naming) = (Some(0), None);
+    }
+
+    /// Notes that a write on the lease succeeded.
+    pub(super) fn stands(&mut self, owner: Owner) {
+        self.owner = Some(owner);
+        (self.named, self.naming) = (None, None);
+    }
+
+    /// Has the next write name the next former owner: what holds the record may be no newer owner but this process itself, on a lease that
+    /// it lost and that a restored store brought back. `false` once there is no other.
+    pub(super) fn name_former(&mut self, former: &[Lease]) -> bool {
+        let next = self.named.filter(|_| self.claimed && self.is_present());
+        let lease = next.and_then(|next| former.get(next));
+        self.naming = lease.map(|lease| Owner { lease: lease.clone(), mark: "".into() });
+        self.named = next.map(|next| next + 1);
+        self.naming.is_some()
+    }
+
     /// Gives the slot to a new registration, and returns the waiters of the former one.
     pub(super) fn hand_over(&mut self, serial: u64, state: watch::Sender<RegistrationState>) {
         let removing = matches!(self.wanted, Wanted::Absent);
@@ -86,6 +127,7 @@ impl Slot {
         self.serial = serial;
         self.state = state;
         self.claimed = false;
+        self.naming = None;
     }
 
     /// Answers everybody who waits for `version` or an earlier one.

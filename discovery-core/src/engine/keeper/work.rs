@@ -4,16 +4,21 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tokio::time::Duration;
+use tokio::time::{Duration, Instant};
 
 use super::{Keeper, MAX_RUNNING, Wanted, superseded};
 use crate::model::Key;
 use crate::registry::RegistrationState;
-use crate::store::{Audit, Lease, Owner, Renewal, Written};
+use crate::store::{Audit, Lease, Renewal, Written};
 use crate::{Error, ErrorKind, Result};
 
 /// How soon an audit follows the removal of a record whose last write had no known outcome.
 const AUDIT_SOON: Duration = Duration::from_secs(1);
+
+/// Whether a write that ended so may reach the store all the same, and later than others.
+fn is_unknown(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::DeadlineExceeded | ErrorKind::Unavailable)
+}
 
 /// The answer to a request.
 pub(super) enum Done {
@@ -40,8 +45,18 @@ impl Keeper {
             }
             let Some(slot) = self.slots.get_mut(&key) else { continue };
             slot.due = None;
-            if slot.busy || !slot.dirty {
+            if slot.busy {
                 continue; // The answer under way makes it due again, if need be.
+            }
+            if !slot.dirty {
+                match slot.again {
+                    Some(at) if at > self.now => {
+                        self.schedule(&key, at);
+                        continue;
+                    }
+                    Some(_) => {}
+                    None => continue,
+                }
             }
             match slot.wanted.clone() {
                 // Without a lease there is nothing to write on; the grant makes it due again.
@@ -95,11 +110,12 @@ impl Keeper {
             return;
         };
         slot.busy = true;
-        let previous = slot.owner.clone().filter(|_| slot.claimed);
+        let owner = slot.owner.clone().filter(|_| slot.claimed);
         // Should the outcome stay unknown, this lease may own the record; an earlier one of ours was lost, or it would still be in use.
         if slot.owner.as_ref().is_none_or(|owner| owner.lease.id != lease.id) {
-            slot.owner = Some(Owner { lease: lease.clone(), mark: "".into() });
+            slot.change_lease(&lease);
         }
+        let previous = slot.naming.clone().or(owner);
         let (serial, version) = (slot.serial, slot.version);
         self.start(move |link| async move {
             let request = link.store.write(&lease, &key, &value, previous.as_ref());
@@ -132,6 +148,7 @@ impl Keeper {
     }
 
     pub(super) fn settle(&mut self, done: Done) {
+        self.now = Instant::now();
         match done {
             Done::Granted(result) => self.granted(result),
             Done::Renewed(lease, result) => self.renewed(&lease, result),
@@ -147,8 +164,13 @@ impl Keeper {
             return;
         };
         slot.busy = false;
-        if let Ok(Written::Done(owner)) = &result {
-            slot.owner = Some(owner.clone());
+        match &result {
+            Ok(Written::Done(owner)) => slot.stands(owner.clone()),
+            Err(error) if is_unknown(error) => {
+                let earlier = slot.unknown.filter(|(_, until)| *until > self.now);
+                slot.unknown = Some((earlier.map_or(version, |(earlier, _)| earlier), self.now + lease.ttl));
+            }
+            _ => {}
         }
         if slot.serial != serial {
             // It was a former owner's write; the newer one's follows.
@@ -166,10 +188,14 @@ impl Keeper {
                     slot.set_state(RegistrationState::Registered);
                 }
                 slot.answer(version, &Ok(()));
-                if slot.dirty {
-                    self.schedule(&key, self.now);
+                slot.unknown = slot.unknown.filter(|(_, until)| *until > self.now);
+                slot.again = slot.unknown.filter(|(unknown, _)| *unknown < version).map(|(_, until)| until);
+                let next = if slot.dirty { Some(self.now) } else { slot.again };
+                if let Some(at) = next {
+                    self.schedule(&key, at);
                 }
             }
+            Ok(Written::Superseded) if slot.name_former(self.holding.former()) => self.schedule(&key, self.now),
             Ok(Written::Superseded) => {
                 tracing::warn!(%key, "a newer owner registered the same id; this registration ends");
                 let error = superseded(&slot.owner);
@@ -183,7 +209,7 @@ impl Keeper {
                 self.lease_lost(lease);
             }
             Err(error) => {
-                if matches!(error.kind(), ErrorKind::DeadlineExceeded | ErrorKind::Unavailable) {
+                if is_unknown(&error) {
                     slot.uncertain = true;
                     self.holding.audit_at(self.now + AUDIT_SOON);
                 }

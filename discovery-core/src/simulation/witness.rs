@@ -1,0 +1,293 @@
+//! What is checked while a schedule runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cast::Stage;
+use super::truth::{Said, Truth};
+use super::world::World;
+use crate::engine::Brake;
+use crate::model::{Key, decode};
+use crate::store::Scope;
+use crate::{RegistrationState, Snapshot, Watch};
+
+/// More requests of one client in a second of its time are a busy loop.
+const MANY: u32 = 300;
+
+#[derive(Default)]
+pub(super) struct Witness {
+    pub(super) violations: Vec<String>,
+    /// Subscriptions that are open, by client and scope.
+    open: BTreeSet<(usize, String)>,
+    /// When an answer to a client's audit or renewal last failed to come or was a lie.
+    misled: BTreeMap<usize, Duration>,
+    sent: BTreeMap<usize, (u64, u32)>,
+}
+
+impl Witness {
+    pub(super) fn violated(&mut self, what: String) {
+        if self.violations.len() < 20 {
+            self.violations.push(what);
+        }
+    }
+}
+
+/// One watch, and what it showed.
+pub(super) struct Seat {
+    pub(super) watch: Watch,
+    last: Option<Arc<Snapshot>>,
+    before: Option<Arc<Snapshot>>,
+    /// For each key what was seen last, and where in the key's course that is.
+    seen: BTreeMap<String, (Said, usize)>,
+}
+
+impl Seat {
+    pub(super) fn new(watch: Watch) -> Self {
+        Self { watch, last: None, before: None, seen: BTreeMap::new() }
+    }
+
+    /// Compares what is shown with the course of each key: it has to be one of the states since the one that was shown before. Nothing
+    /// is shown that the store did not say, and nothing old after something newer (W4, W10).
+    pub(super) fn look(&mut self, prefix: &str, truth: &Truth) -> Option<(String, Vec<String>)> {
+        let view = self.watch.latest()?;
+        if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &view)) {
+            return None;
+        }
+        let shown: BTreeMap<_, _> =
+            view.instances().iter().map(|i| (format!("{prefix}{}", i.id()), Said::Wish(i.weight()))).collect();
+        let mut wrong = Vec::new();
+        let keys: BTreeSet<_> = shown.keys().chain(self.seen.keys()).cloned().collect();
+        for key in keys {
+            let now = shown.get(&key).copied().unwrap_or(Said::Nothing);
+            let (said, place) = self.seen.get(&key).copied().unwrap_or((Said::Nothing, 0));
+            if now == said {
+                continue;
+            }
+            let course = truth.said.get(&*key).map_or(&[][..], Vec::as_slice);
+            let fits = |said: Said| said == now || (now == Said::Nothing && said == Said::Junk);
+            match course.iter().skip(place).position(|(_, said)| fits(*said)) {
+                Some(ahead) => _ = self.seen.insert(key, (now, place + ahead)),
+                None => {
+                    wrong.push(format!(
+                        "W4/W10: {key} was shown as {said:?} and is now {now:?}, which the store never said since"
+                    ));
+                    self.seen.insert(key, (now, place));
+                }
+            }
+        }
+        let set: Vec<_> = view.instances().iter().map(|i| format!("{}={}", i.id(), i.weight())).collect();
+        let freshness = match (view.freshness().is_live(), view.held()) {
+            (true, _) => "live".to_owned(),
+            (false, 0) => "stale".to_owned(),
+            (false, held) => format!("{held} held"),
+        };
+        self.last = Some(view);
+        Some((format!("[{}] {freshness}", set.join(" ")), wrong))
+    }
+
+    /// The store itself served an earlier state as a full set, which nobody can tell from a store that was restored.
+    fn goes_back(&mut self, truth: &Truth, number: usize) {
+        for (key, (_, place)) in &mut self.seen {
+            let course = truth.said.get(&**key).map_or(&[][..], Vec::as_slice);
+            *place = (*place).min(course.partition_point(|(at, _)| *at <= number).saturating_sub(1));
+        }
+    }
+}
+
+impl World {
+    pub(super) fn opened(&mut self, client: usize, scope: &str) {
+        if !self.witness.open.insert((client, scope.to_owned())) {
+            self.violated(format!("W7: client {client} follows {scope} twice"));
+        }
+    }
+
+    pub(super) fn closed(&mut self, client: usize, scope: &str) {
+        self.witness.open.remove(&(client, scope.to_owned()));
+    }
+
+    pub(super) fn count(&mut self, client: usize) {
+        let second = self.now().as_secs();
+        let sent = self.witness.sent.entry(client).or_insert((second, 0));
+        *sent = if sent.0 == second { (second, sent.1 + 1) } else { (second, 1) };
+        if sent.1 == MANY {
+            self.violated(format!("L1/L2: client {client} sent {MANY} requests within a second"));
+        }
+    }
+
+    /// Hears how an audit or a renewal ended.
+    pub(super) fn heard(&mut self, client: usize, honest: bool) {
+        if !honest {
+            let now = self.now();
+            self.witness.misled.insert(client, now);
+        }
+    }
+
+    pub(super) fn check_write(&mut self, client: usize, key: &Key, value: &[u8]) {
+        if self.clients[client].killed {
+            return; // Nothing that it sends leaves it.
+        }
+        let now = self.now();
+        let weight = decode(key, value).map_or(0, |decoded| decoded.instance.weight());
+        let wrong = match self.cast.newest_mut(client, key) {
+            None => Some("R6: nobody registered it".to_owned()),
+            Some(wish) => {
+                let before = wish.written;
+                wish.written = weight.max(before);
+                let ended = match &wish.stage {
+                    Stage::Asked => false,
+                    Stage::Held(registration) => {
+                        matches!(registration.state(), RegistrationState::Superseded | RegistrationState::Closed)
+                    }
+                    // What was sent at the same moment was sent before it was heard.
+                    Stage::Refused(at) | Stage::Left(at) => *at < now,
+                };
+                if ended {
+                    Some("R2/R6: it has ended".to_owned())
+                } else if weight < before {
+                    Some(format!("R7: {weight} after {before}"))
+                } else {
+                    None
+                }
+            }
+        };
+        if let Some(why) = wrong {
+            self.violated(format!("client {client} writes {key} = {weight}: {why}"));
+        }
+    }
+
+    pub(super) fn check_remove(&mut self, client: usize, key: &Key) {
+        let Some(wish) = self.cast.newest_mut(client, key) else { return };
+        let Stage::Held(registration) = &wish.stage else { return };
+        let state = registration.state();
+        if !matches!(state, RegistrationState::Superseded | RegistrationState::Closed) {
+            self.violated(format!("R7: client {client} removes {key}, which is registered"));
+        }
+    }
+
+    pub(super) fn check_revoke(&mut self, client: usize) {
+        if self.living(client).next().is_some() {
+            self.violated(format!("R8: client {client} revokes the lease that its registrations hang on"));
+        }
+    }
+
+    /// The registrations of a client that nobody gave up and that were not told that they are superseded.
+    pub(super) fn living(&self, client: usize) -> impl Iterator<Item = &super::cast::Wish> {
+        self.cast.wishes.iter().filter(move |wish| wish.client == client && wish.is_living())
+    }
+
+    /// A write that comes so late that the same client registered the id anew meanwhile sets the record back, which nobody can know.
+    pub(super) fn check_late(&mut self, client: usize, key: &Key, path: &Arc<str>) {
+        let said = self.truth.state.records.get(path).map(|record| record.said);
+        let first = self.cast.newest_mut(client, key).map(|wish| wish.first);
+        if matches!((said, first), (Some(Said::Wish(said)), Some(first)) if said < first) {
+            self.truth.bring_back(path);
+        }
+    }
+
+    /// Notes on whose lease the record is for which the store refuses a guarded write.
+    pub(super) fn refused(&mut self, client: usize, key: &Key, holder: Option<u64>) {
+        let by = holder.and_then(|lease| self.truth.client_of(lease));
+        if let Some(wish) = self.cast.newest_mut(client, key) {
+            wish.refused_for = by;
+        }
+    }
+
+    pub(super) fn check_registered(&mut self, number: usize, done: bool) {
+        let Some(wish) = self.cast.wishes.get(number) else { return };
+        let newest = self.cast.wishes.iter().rev().find(|other| other.path == wish.path);
+        if done && wish.written == 0 && newest.is_some_and(|newest| std::ptr::eq(newest, wish)) {
+            self.violated(format!("R1: wish {number} is registered, and nothing was written"));
+        }
+    }
+
+    /// The record is gone, unless somebody newer wrote it or a write is late.
+    pub(super) fn check_deregistered(&mut self, number: usize) {
+        let Some(wish) = self.cast.wishes.get(number) else { return };
+        let Some(record) = self.truth.state.records.get(&wish.path) else { return };
+        let ours = record.lease.and_then(|lease| self.truth.client_of(lease)) == Some(wish.client);
+        let again = self.cast.wishes[number + 1..].iter().any(|o| o.client == wish.client && o.path == wish.path);
+        if ours && !again && !self.truth.is_brought_back(&wish.path) && !self.is_writing(wish.client, &wish.path) {
+            let what = format!("R2: wish {number} is deregistered, and {} stands", wish.path);
+            self.violated(what);
+        }
+    }
+
+    pub(super) fn check_closed(&mut self, client: usize) {
+        let ours = |lease: Option<u64>| lease.and_then(|lease| self.truth.client_of(lease)) == Some(client);
+        let left = self
+            .truth
+            .state
+            .records
+            .iter()
+            .find(|(path, r)| ours(r.lease) && !self.truth.is_brought_back(path) && !self.is_writing(client, path));
+        if let Some((path, _)) = left {
+            let what = format!("R10: client {client} is closed, and {path} stands");
+            self.violated(what);
+        }
+    }
+
+    /// Notes what is shown before a full set is taken, and whether it is an old one.
+    pub(super) fn before_full(&mut self, client: usize, scope: &Scope, number: usize) {
+        self.look(client, scope);
+        let Scope::Service(service) = scope else { return };
+        if let Some(seat) = self.cast.seats.get_mut(&(client, service.clone())) {
+            seat.before = seat.watch.latest();
+            seat.goes_back(&self.truth, number);
+        }
+    }
+
+    /// Looks at a set that was taken, and whether the brake held what vanished across a gap (W9).
+    pub(super) fn after_full(&mut self, client: usize, scope: &Scope, number: usize) {
+        self.look(client, scope);
+        let (Scope::Service(service), Brake::Hold { share, .. }) = (scope, self.policy.brake) else { return };
+        let prefix = self.space.service_prefix(service);
+        let Some(seat) = self.cast.seats.get_mut(&(client, service.clone())) else { return };
+        let (Some(before), Some(after)) = (seat.before.take(), seat.watch.latest()) else { return };
+        let read: BTreeSet<_> = self.truth.range(number, &prefix).1.into_iter().map(|record| record.key).collect();
+        let vanished = before.instances().iter().filter(|i| !read.contains(&format!("{prefix}{}", i.id()))).count();
+        let sharp = vanished > 0 && (vanished >= before.len() || vanished as f64 > before.len() as f64 * share);
+        if sharp && before.instances().iter().any(|i| after.get(i.id()).is_none()) {
+            self.violated(format!("W9: client {client} let {vanished} of {} go across a gap", before.len()));
+        }
+    }
+
+    /// Looks at what is claimed: by registrations that they hold (R11), and by sets that they are live (W12).
+    pub(super) fn look_around(&mut self) {
+        let now = self.now();
+        let policy = self.policy.clone();
+        let noticed = policy.probe + 2 * policy.timeout;
+        let repaired = 2 * policy.ttl + noticed + Duration::from_secs(1);
+        let mut wrong = Vec::new();
+        for number in 0..self.clients.len() {
+            let client = &mut self.clients[number];
+            let since = if client.is_heard() { None } else { client.unreachable_since.or(Some(now)) };
+            client.unreachable_since = since;
+            let open = self.cast.backends.get(number).is_some_and(Option::is_some);
+            let silent = open && since.is_some_and(|since| now.saturating_sub(since) > noticed);
+            let seats = self.cast.seats.iter().filter(|((of, _), _)| *of == number);
+            if silent && seats.filter(|(_, seat)| seat.watch.freshness().is_live()).count() > 0 {
+                wrong.push(format!("W12: client {number} cannot be reached since {since:?}, and its sets are live"));
+            }
+        }
+        for (number, wish) in self.cast.wishes.iter_mut().enumerate() {
+            let Stage::Held(registration) = &wish.stage else { continue };
+            let record = self.truth.state.records.get(&wish.path);
+            let owner = record.and_then(|record| record.lease).and_then(|lease| self.truth.client_of(lease));
+            if owner == Some(wish.client) || !registration.state().is_registered() {
+                wish.lost_since = None;
+                continue;
+            }
+            let misled = self.witness.misled.get(&wish.client).copied().unwrap_or_default();
+            let since = *wish.lost_since.get_or_insert(now);
+            if now.saturating_sub(since.max(misled)) > repaired {
+                wrong.push(format!(
+                    "R11: wish {number} says that it is registered; {} is not its own since {since:?}",
+                    wish.path
+                ));
+                wish.lost_since = None;
+            }
+        }
+        wrong.into_iter().for_each(|what| self.violated(what));
+    }
+}
