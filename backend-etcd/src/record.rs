@@ -3,7 +3,8 @@
 use discovery_core::store::{Lease, Owner, Written};
 use discovery_core::{Key, KeySpace, Result};
 use etcd_client::{
-    Client, Compare, CompareOp, Error as ClientError, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+    Client, Compare, CompareOp, Error as ClientError, GetOptions, GetResponse, KeyValue, PutOptions, Txn, TxnOp,
+    TxnOpResponse,
 };
 
 use crate::error::{classify, is_lease_lost};
@@ -24,12 +25,12 @@ pub(crate) async fn write(
     let path = space.key(key);
     let put = || TxnOp::put(path.as_str(), value, Some(PutOptions::new().with_lease(id(lease))));
     let written = match previous {
-        None => take_over(client, space, lease, key, put).await,
+        None => take_over(client, space, lease, key, put).await.map(|()| None),
         Some(owner) => write_own(client, space, lease, key, owner, put).await,
     };
     match written {
-        Ok(true) => Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() })),
-        Ok(false) => Ok(Written::Superseded),
+        Ok(None) => Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() })),
+        Ok(Some(Holder(holder))) => Ok(Written::Superseded(holder)),
         Err(error) if is_lease_lost(&error) => Ok(Written::LeaseLost),
         Err(error) => Err(classify(error, "write", &path)),
     }
@@ -42,7 +43,7 @@ async fn take_over(
     lease: &Lease,
     key: &Key,
     put: impl Fn() -> TxnOp,
-) -> Result<bool, ClientError> {
+) -> Result<(), ClientError> {
     let path = space.key(key);
     // This lease may have lost the record before; it is taking it back now.
     let unmark = || TxnOp::delete(mark(space, key, id(lease)), None);
@@ -50,11 +51,11 @@ async fn take_over(
         let first = Txn::new()
             .when([Compare::version(path.as_str(), CompareOp::Equal, 0)])
             .and_then([put(), unmark()])
-            .or_else([TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()))]);
+            .or_else([get_holder(&path)]);
         let answers = client.kv_client().txn(first).await?.op_responses();
         let holder = match answers.into_iter().next() {
-            Some(TxnOpResponse::Get(mut found)) => found.take_kvs().first().map_or(0, etcd_client::KeyValue::lease),
-            _ => return Ok(true),
+            Some(TxnOpResponse::Get(found)) => holder(&found),
+            _ => return Ok(()),
         };
         let mut operations = vec![put(), unmark()];
         if holder != 0 && holder != id(lease) {
@@ -63,7 +64,7 @@ async fn take_over(
         }
         let second = Txn::new().when([Compare::lease(path.as_str(), CompareOp::Equal, holder)]).and_then(operations);
         match client.kv_client().txn(second).await {
-            Ok(answer) if answer.succeeded() => return Ok(true),
+            Ok(answer) if answer.succeeded() => return Ok(()),
             // Somebody else was faster.
             Ok(_) => {}
             // The former owner's lease has just ended, and its record with it; if it is our own, the next round says so.
@@ -74,6 +75,11 @@ async fn take_over(
     Err(ClientError::WatchError("others write the same key all the time".to_owned()))
 }
 
+/// The lease on which a record hangs that was not written, if it stands.
+struct Holder(Option<u64>);
+
+/// Answers who holds the record if it was not written.
+///
 /// A key that does not exist counts as one without a lease. An "or" of comparisons is a chain of else branches.
 async fn write_own(
     client: &Client,
@@ -82,11 +88,11 @@ async fn write_own(
     key: &Key,
     owner: &Owner,
     put: impl Fn() -> TxnOp,
-) -> Result<bool, ClientError> {
+) -> Result<Option<Holder>, ClientError> {
     let path = space.key(key);
     let mut holders = vec![id(lease), id(&owner.lease), 0];
     holders.dedup();
-    let chain = holders.into_iter().rev().fold(Txn::new(), |otherwise, holder| {
+    let chain = holders.into_iter().rev().fold(Txn::new().and_then([get_holder(&path)]), |otherwise, holder| {
         Txn::new()
             .when([
                 Compare::lease(path.as_str(), CompareOp::Equal, holder),
@@ -95,7 +101,16 @@ async fn write_own(
             .and_then([put()])
             .or_else([TxnOp::txn(otherwise)])
     });
-    Ok(has_put(&client.kv_client().txn(chain).await?.op_responses()))
+    Ok(refused(&client.kv_client().txn(chain).await?.op_responses()))
+}
+
+fn get_holder(path: &str) -> TxnOp {
+    TxnOp::get(path, Some(GetOptions::new().with_keys_only()))
+}
+
+/// The lease of the record that was found; 0 for none.
+fn holder(found: &GetResponse) -> i64 {
+    found.kvs().first().map_or(0, KeyValue::lease)
 }
 
 /// Where it is remembered that a lease lost a record, under the prefix, so that the same rights suffice. `%` alone is no service.
@@ -104,11 +119,12 @@ fn mark(space: &KeySpace, key: &Key, lease: i64) -> String {
     format!("{}%/{lease:x}/{}", space.root(), record.strip_prefix(&space.root()).unwrap_or(&record))
 }
 
-fn has_put(answers: &[TxnOpResponse]) -> bool {
-    answers.iter().any(|answer| match answer {
-        TxnOpResponse::Put(_) => true,
-        TxnOpResponse::Txn(inner) => has_put(&inner.op_responses()),
-        _ => false,
+/// Who holds the record, if the innermost branch asked instead of writing.
+fn refused(answers: &[TxnOpResponse]) -> Option<Holder> {
+    answers.iter().find_map(|answer| match answer {
+        TxnOpResponse::Get(found) => Some(Holder(Some(holder(found).cast_unsigned()).filter(|lease| *lease != 0))),
+        TxnOpResponse::Txn(inner) => refused(&inner.op_responses()),
+        _ => None,
     })
 }
 

@@ -76,6 +76,11 @@ pub(crate) fn token(lease: &Lease) -> String {
     format!("{:016x}", lease.id)
 }
 
+/// The lease that the store names; none where nobody's record stands.
+pub(crate) fn lease_of(token: &str) -> Option<u64> {
+    u64::from_str_radix(token, 16).ok()
+}
+
 /// Lets all records live for another TTL: one call a service, all at once. In a Cluster each is on its own, since one may lie on a
 /// server that is silent.
 pub(crate) async fn renew(

@@ -4,7 +4,7 @@ use discovery_core::store::{Lease, Owner, Written};
 use discovery_core::{Key, Result};
 
 use crate::layout::Layout;
-use crate::lease::token;
+use crate::lease::{lease_of, token};
 use crate::live::Live;
 use crate::names::{self, Seen};
 
@@ -30,7 +30,7 @@ pub(crate) async fn write(
     });
     let mut answer = call.await?;
     if answer.text()? == "superseded" {
-        return Ok(Written::Superseded);
+        return Ok(Written::Superseded(lease_of(&answer.text()?)));
     }
     let (version, count) = (answer.count()?, answer.count()?);
     if count == 1 {

@@ -123,7 +123,7 @@ if verb == 'write' then
     local stranger = owner and owner ~= lease and owner ~= previous
     local lost = redis.call('ZSCORE', taken, previous .. '/' .. id)
     if stranger or (lost and tonumber(lost) >= now) then
-      return { nonce, 'superseded' }
+      return { nonce, 'superseded', owner or '' }
     end
   else
     taken_over = owner and owner ~= lease and lease ~= ''

@@ -32,15 +32,15 @@ pub(crate) async fn write(
     let known = live.written().get(key).cloned().filter(|_| previous.is_some());
     let owners = Owners { session: place.session(), former: previous.map(|owner| owner.lease.id.cast_signed()) };
     match put(&place, &owners, value, known).await {
-        Ok(Some(Node { path, stat })) => {
+        Ok(Put::Stands(Node { path, stat })) => {
             let written = Written { path: path.clone(), mzxid: stat.mzxid, version: stat.version };
             live.written().insert(key.clone(), written);
             Ok(Answer::Done(Owner { lease: lease.clone(), mark: path.into() }))
         }
-        Ok(None) => {
+        Ok(Put::Refused(by)) => {
             live.written().remove(key);
             live.tried().remove(key);
-            Ok(Answer::Superseded)
+            Ok(Answer::Superseded(by.map(i64::cast_unsigned)))
         }
         Err(ClientError::SessionExpired) => Ok(Answer::LeaseLost),
         Err(error) => Err(classify(error, "write", place.path())),
@@ -67,13 +67,15 @@ impl Owners {
     }
 }
 
-/// Answers the node that was written, or nothing if somebody newer owns the record.
-async fn put(
-    place: &Place<'_>,
-    owners: &Owners,
-    value: &[u8],
-    known: Option<Written>,
-) -> Result<Option<Node>, ClientError> {
+/// What came of a write.
+enum Put {
+    /// This node was written.
+    Stands(Node),
+    /// Somebody newer owns the record: the session, where it is known.
+    Refused(Option<i64>),
+}
+
+async fn put(place: &Place<'_>, owners: &Owners, value: &[u8], known: Option<Written>) -> Result<Put, ClientError> {
     // Whoever takes over writes on our node, so if it is as we left it, it still counts.
     let (updated, own, by_hand) = join3(place.set_known(known, value), place.own(), place.is_by_hand()).await;
     let (own, by_hand) = (own?, by_hand?);
@@ -81,16 +83,18 @@ async fn put(
         && !by_hand
         && own == [node.path.as_str()]
     {
-        return Ok(Some(node));
+        return Ok(Put::Stands(node));
     }
     let mut newest = None;
     if owners.former.is_some() || !own.is_empty() {
         let (before, _) = place.siblings().await?;
-        if owners.former.is_some() && before.iter().any(|node| owners.is_lost(node)) {
+        if owners.former.is_some()
+            && let Some(lost) = before.iter().find(|node| owners.is_lost(node))
+        {
             for path in &own {
                 place.delete(path).await?;
             }
-            return Ok(None);
+            return Ok(Put::Refused(lost.session));
         }
         newest = before.into_iter().max_by_key(|node| node.created);
     }
@@ -100,11 +104,11 @@ async fn put(
     };
     // Success is only a node of our session.
     if node.stat.ephemeral_owner != owners.session {
-        return Ok(None);
+        return Ok(Put::Refused(None));
     }
     match clear(place, owners, &node).await {
-        Ok(true) => Ok(Some(node)),
-        Ok(false) => place.delete(&node.path).await.map(|()| None),
+        Ok(None) => Ok(Put::Stands(node)),
+        Ok(Some(newer)) => place.delete(&node.path).await.map(|()| Put::Refused(newer.session)),
         Err(ClientError::NoAuth) => {
             // The id is somebody's whose nodes we may not touch, so ours must not count instead of theirs.
             place.delete(&node.path).await?;
@@ -114,19 +118,19 @@ async fn put(
     }
 }
 
-/// Puts the other nodes of the id out of the way; false if it is ours that has to go.
+/// Puts the other nodes of the id out of the way, or answers the one for which ours has to go.
 ///
 /// Looking afterwards is what makes it safe: of two that do this at the same time, at least the later one sees both nodes.
-async fn clear(place: &Place<'_>, owners: &Owners, ours: &Node) -> Result<bool, ClientError> {
+async fn clear(place: &Place<'_>, owners: &Owners, ours: &Node) -> Result<Option<Sibling>, ClientError> {
     let (mut others, hidden) = place.siblings().await?;
     if hidden {
         return Err(ClientError::NoAuth);
     }
     others.retain(|node| node.path != ours.path);
     // Who comes back yields to anybody; who comes for the first time, to whoever came still later.
-    let yields = |node: &&Sibling| owners.former.is_some() || node.created > ours.stat.czxid;
-    if others.iter().filter(|node| owners.is_foreign(node)).any(|node| yields(&node)) {
-        return Ok(false);
+    let yields = |node: &Sibling| owners.former.is_some() || node.created > ours.stat.czxid;
+    if let Some(newer) = others.iter().position(|node| owners.is_foreign(node) && yields(node)) {
+        return Ok(Some(others.swap_remove(newer)));
     }
     for node in others.iter().filter(|node| node.created < ours.stat.czxid) {
         let strangers = node.session.is_some_and(|session| session != owners.session && Some(session) != owners.former);
@@ -136,7 +140,7 @@ async fn clear(place: &Place<'_>, owners: &Owners, ours: &Node) -> Result<bool, 
             (false, _) => place.delete(&node.path).await?,
         }
     }
-    Ok(true)
+    Ok(None)
 }
 
 /// Removes the nodes of a record that hang on its owner's session, of which there may be several after writes of unknown outcome, and

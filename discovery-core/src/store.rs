@@ -92,8 +92,9 @@ pub struct Owner {
 pub enum Written {
     /// The record stands and others can read it.
     Done(Owner),
-    /// Somebody newer owns the record; nothing was written (R6).
-    Superseded,
+    /// The record is not this owner's any more; nothing was written (R6). The lease is the one that it hangs on now, if it still stands:
+    /// the engine knows its own former ones, which a store that was restored from a backup knows again.
+    Superseded(Option<u64>),
     /// The lease is gone; nothing was written.
     LeaseLost,
 }
@@ -233,7 +234,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Without `previous` it takes over whatever stands there, and the store remembers, as long as the former owner's lease lives, that
     /// it lost the record (R6). With `previous` it writes only if the record is absent, nobody's (no lease), or still that owner's, and
-    /// was not taken from it; otherwise it answers `Superseded`.
+    /// was not taken from it; otherwise it answers [`Written::Superseded`].
     async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
         let _ = (lease, key, value, previous);
         Err(unsupported("register on", self.address()))

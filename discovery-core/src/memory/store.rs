@@ -125,7 +125,7 @@ impl Store for Handle {
                 (Some(owner), _) => {
                     let ours = |id| id == lease.id || id == owner.lease.id;
                     if holder.is_some_and(|id| !ours(id)) || state.is_superseded(&path, owner.lease.id) {
-                        return Written::Superseded;
+                        return Written::Superseded(holder);
                     }
                 }
                 (None, _) => {}

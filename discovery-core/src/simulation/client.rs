@@ -200,12 +200,11 @@ impl Store for SimulatedStore {
         let (subject, key) = (path.clone(), key.clone());
         let write = move |world: &mut World, _: &str| {
             let now = world.now();
-            let holder = world.truth.state.records.get(&path).and_then(|record| record.lease);
             let written = world.truth.write(now, &lease, &path, value, previous.as_ref());
             if matches!(written, Written::Done(_)) {
                 world.check_late(client, &key, &path);
             }
-            if written == Written::Superseded {
+            if let Written::Superseded(holder) = written {
                 world.refused(client, &key, holder);
             }
             Ok(written)

@@ -223,7 +223,7 @@ impl Truth {
             Some(owner) => {
                 let ours = |id| id == lease.id || id == owner.lease.id;
                 if holder.is_some_and(|id| !ours(id)) || self.state.taken.contains(&(key.clone(), owner.lease.id)) {
-                    return Written::Superseded;
+                    return Written::Superseded(holder);
                 }
             }
         }

@@ -26,7 +26,19 @@ fn r04_a_record_of_ones_own_that_a_backup_brought_back_supersedes_nobody() {
     }
 }
 
-/// Even so, whoever is newer stays: the former owner names a lease of its own only where it has none that was taken from it.
+/// The same once more, after the record was written anew: the lease that it hangs on tells whose it is, however often that happens.
+#[test]
+fn r04_a_record_of_ones_own_that_backups_brought_back_twice_supersedes_nobody() {
+    let schedule = stage()
+        .at(millis(2_000), Step::ExpireEarly(0))
+        .at(millis(4_500), Step::Restore(millis(3_000)))
+        .at(millis(5_500), Step::Restore(millis(4_000)))
+        .at(millis(6_000), Step::Update(0, "pay", "a"));
+    let report = passes(&schedule);
+    assert!(!report.trace.iter().any(|line| line.contains("Superseded")));
+}
+
+/// Even so, whoever is newer stays: the former owner names a lease of its own only where its record stands on that.
 #[test]
 fn r06_a_former_owner_does_not_return_behind_a_newer_one_that_left() {
     let schedule = stage()

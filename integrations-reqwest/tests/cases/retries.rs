@@ -94,10 +94,10 @@ async fn a_broken_connection_is_a_reason_to_send_again_and_a_timeout_is_none() {
     two.nodes[other].open_gate();
     two.nodes[first].kill().await;
     assert_eq!(call.await.unwrap(), two.nodes[other].name());
-    let short = Duration::from_millis(200);
     let two = self::two().await;
     let client = two.client(Retries::default()).await;
-    let late = client.get("http://orders/wait").timeout(short).send().await.unwrap_err();
+    // Long enough to arrive there.
+    let late = client.get("http://orders/wait").timeout(Duration::from_secs(2)).send().await.unwrap_err();
     assert!(late.is_timeout());
     assert_eq!(two.requests().iter().sum::<usize>(), 1);
 }

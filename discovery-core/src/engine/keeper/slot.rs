@@ -38,10 +38,7 @@ pub(super) struct Slot {
     pub(super) again: Option<Instant>,
     /// Who wrote what stands there, as far as this process knows; kept when the outcome of a write is unknown.
     pub(super) owner: Option<Owner>,
-    /// How many of the handle's former leases were named in vain by writes on the lease; `None` once one of them succeeded, as then whoever
-    /// took the record from this process is newer.
-    named: Option<usize>,
-    /// The owner on such a lease that the next write names instead of `owner`.
+    /// The owner on a former lease of the handle that the next write names instead of `owner`.
     pub(super) naming: Option<Owner>,
     /// Whether this registration wrote once: from then on it yields to a newer owner, before that it takes over.
     pub(super) claimed: bool,
@@ -63,7 +60,6 @@ impl Slot {
             unknown: None,
             again: None,
             owner: None,
-            named: None,
             naming: None,
             claimed: false,
             backoff,
@@ -97,23 +93,23 @@ impl Slot {
     /// Notes that the record is written on another lease than before.
     pub(super) fn change_lease(&mut self, lease: &Lease) {
         self.owner = Some(Owner { lease: lease.clone(), mark: "".into() });
-        (self.named, self.naming) = (Some(0), None);
+        self.naming = None;
     }
 
     /// Notes that a write on the lease succeeded.
     pub(super) fn stands(&mut self, owner: Owner) {
         self.owner = Some(owner);
-        (self.named, self.naming) = (None, None);
+        self.naming = None;
     }
 
-    /// Has the next write name the next former owner: what holds the record may be no newer owner but this process itself, on a lease that
-    /// it lost and that a restored store brought back. `false` once there is no other.
-    pub(super) fn name_former(&mut self, former: &[Lease]) -> bool {
-        let next = self.named.filter(|_| self.claimed && self.is_present());
-        let lease = next.and_then(|next| former.get(next));
-        self.naming = lease.map(|lease| Owner { lease: lease.clone(), mark: "".into() });
-        self.named = next.map(|next| next + 1);
-        self.naming.is_some()
+    /// Has the next write name the owner on that lease, if it is a former one of the handle's: then what holds the record is no newer owner
+    /// but this process itself, on a lease that it lost and that a restored store brought back. `false` if it is not, or was named in vain.
+    pub(super) fn name_former(&mut self, former: &[Lease], by: Option<u64>) -> bool {
+        let lease = former.iter().find(|lease| Some(lease.id) == by).filter(|_| self.claimed && self.is_present());
+        let next = lease.map(|lease| Owner { lease: lease.clone(), mark: "".into() });
+        let is_new = next.is_some() && next != self.naming;
+        self.naming = next;
+        is_new
     }
 
     /// Gives the slot to a new registration, and returns the waiters of the former one.

@@ -195,8 +195,8 @@ impl Keeper {
                     self.schedule(&key, at);
                 }
             }
-            Ok(Written::Superseded) if slot.name_former(self.holding.former()) => self.schedule(&key, self.now),
-            Ok(Written::Superseded) => {
+            Ok(Written::Superseded(by)) if slot.name_former(self.holding.former(), by) => self.schedule(&key, self.now),
+            Ok(Written::Superseded(_)) => {
                 tracing::warn!(%key, "a newer owner registered the same id; this registration ends");
                 let error = superseded(&slot.owner);
                 // Whoever wants the record gone has that already: it is not ours.
