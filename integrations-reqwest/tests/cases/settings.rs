@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::ErrorKind;
-use discovery_reqwest::{CallError, Client};
+use discovery_reqwest::{CallError, Client, WhenEmpty};
 
 use crate::stage::{Node, Stage, dead, settings, settle};
 
@@ -57,9 +57,9 @@ async fn settings_that_make_no_client_are_an_error() {
 async fn neither_errors_nor_debug_show_a_secret() {
     let stage = Stage::set();
     let _a = stage.register("a", &dead()).await;
-    let client: Client = stage.client();
+    let client: Client = stage.builder().with_when_empty(WhenEmpty::FailFast).build().unwrap();
     let url = "http://me:hunter2@orders/x?token=hunter2";
-    let request = client.get(url).timeout(Duration::from_millis(100)).bearer_auth("hunter2");
+    let request = client.get(url).bearer_auth("hunter2");
     let error = request.send().await.unwrap_err();
     let shown = format!("{error} {error:?} {client:?} {:?}", CallError::of(&error).unwrap());
     assert!(!shown.contains("hunter2"), "{shown}");

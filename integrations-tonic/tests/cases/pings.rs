@@ -17,7 +17,7 @@ async fn w12_a_connection_that_is_open_but_silent_is_given_up_and_dialled_again(
     let node = Node::start("a").await;
     let proxy = Proxy::start(node.address()).await.unwrap();
     let _node = stage.register("a", &format!("grpc://{}", proxy.address())).await;
-    let (interval, limit) = (Duration::from_millis(300), Duration::from_millis(200));
+    let (interval, limit) = (Duration::from_millis(300), Duration::from_secs(2));
     let channel = stage.channel_builder().with_keepalive(interval, limit).build();
     settle(&channel, &["a"]).await;
     // Nobody calls, and pings keep the connection: three answers, of 17 bytes each.
@@ -38,8 +38,8 @@ async fn w12_a_connection_that_is_open_but_silent_is_given_up_and_dialled_again(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w12_a_server_that_speaks_is_not_given_up_for_a_ping_without_an_answer() {
-    const MESSAGES: usize = 8;
-    let (interval, limit, pace) = (Duration::from_millis(50), Duration::from_millis(500), Duration::from_millis(150));
+    const MESSAGES: usize = 12;
+    let (interval, limit, pace) = (Duration::from_millis(50), Duration::from_secs(1), Duration::from_millis(150));
     let (_stage, _raw, channel, mut wire) = scene_with(&[], |builder| builder.with_keepalive(interval, limit)).await;
     wire.answers_pings = false;
     let pings = wire.pings.clone();
