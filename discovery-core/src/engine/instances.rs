@@ -355,7 +355,12 @@ impl Model for Instances {
 
     fn release(&mut self) {
         self.release = None;
-        tracing::debug!(service = %self.service, released = self.held.len(), "the grace has passed; the store is believed");
+        if self.link.brake_log.permits() {
+            tracing::info!(
+                service = %self.service, released = self.held.len(),
+                "the grace has passed, and maybe for others; the store is believed"
+            );
+        }
         for id in std::mem::take(&mut self.held) {
             self.set.remove(&id);
         }

@@ -12,7 +12,7 @@ use discovery_core::{
     RegisterOptions, Snapshot, StalePolicy, Watch, encode,
 };
 use tempfile::{TempDir, tempdir};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{instance, millis, path, put, seconds};
 
@@ -66,6 +66,11 @@ fn ids(set: &Snapshot) -> Vec<&str> {
     set.instances().iter().map(|instance| instance.id()).collect()
 }
 
+/// What a watch yields first.
+async fn first(watch: &mut Watch) -> Arc<Snapshot> {
+    timeout(seconds(30), watch.changed()).await.expect("a set in time").unwrap()
+}
+
 async fn live(watch: &Watch, expected: &[&str]) {
     eventually(seconds(30), &format!("the live set {expected:?}"), async || match watch.latest() {
         Some(set) if set.freshness().is_live() && ids(&set) == expected => Ok(()),
@@ -115,7 +120,7 @@ async fn w01_a_store_that_answers_is_never_preceded_by_the_disk() {
     stage.store.delete_raw(&path("c"));
     let (backend, link) = stage.open();
     link.delay(millis(200));
-    let first = backend.watch("pay").changed().await.unwrap();
+    let first = first(&mut backend.watch("pay")).await;
     assert!(first.freshness().is_live(), "{first:?}");
     assert_eq!(ids(&first), ["a", "b"], "less than half was missing, so the store is believed");
 }
@@ -158,7 +163,7 @@ async fn w09_a_store_that_was_emptied_while_we_were_down_empties_nothing_at_once
     stage.store.restart_empty();
     let (backend, _) = stage.open();
     let mut watch = backend.watch("pay");
-    let first = watch.changed().await.unwrap();
+    let first = first(&mut watch).await;
     assert_eq!((ids(&first), first.held()), (vec!["a", "b", "c"], 3));
     assert!(first.freshness().is_stale() && !first.is_from_disk());
     put(&stage.store, "b", 1);
@@ -186,7 +191,7 @@ async fn w09_without_the_brake_the_first_answer_is_believed() {
     stage.store.restart_empty();
     stage.policy.brake = Brake::Off;
     let (backend, _) = stage.open();
-    let first = backend.watch("pay").changed().await.unwrap();
+    let first = first(&mut backend.watch("pay")).await;
     assert!(first.is_empty() && first.freshness().is_live());
 }
 
@@ -301,8 +306,8 @@ async fn the_list_of_services_is_remembered_too() {
     drop(backend);
     stage.store.delete_raw(&path("a"));
     let (backend, link) = stage.open_without_the_store();
-    let mut watch = backend.watch_services();
-    let list = watch.changed().await.unwrap();
+    let watch = backend.watch_services();
+    let list = watch.ready(seconds(5)).await.unwrap();
     assert!(list.freshness().is_stale() && list.names().contains("pay"), "{list:?}");
     link.pass();
     eventually(seconds(30), "the store's list", async || {
