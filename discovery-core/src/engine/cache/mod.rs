@@ -6,7 +6,8 @@
 
 mod folder;
 mod page;
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
 mod writer;
 
