@@ -32,6 +32,11 @@ impl Connection {
         self.hosts.address()
     }
 
+    /// The database by its number.
+    pub(crate) fn database(&self) -> i64 {
+        self.settings.way.login.db()
+    }
+
     /// The connection that works, or worked last.
     pub(crate) fn live(&self) -> Result<Arc<Live>> {
         self.hosts.live()

@@ -42,6 +42,11 @@ impl Store for RedisStore {
         self.connection.address().to_owned()
     }
 
+    /// The databases of a server have nothing in common.
+    fn identity(&self) -> String {
+        format!("{}#{}", self.connection.address(), self.connection.database())
+    }
+
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }

@@ -23,6 +23,9 @@ pub fn connect(url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
     let mut options = url.options();
     let policy = Policy::from_url(&mut options)?;
     let scheme = options.text("scheme").unwrap_or_else(|| DEFAULT_SCHEME.to_owned());
+    if policy.cache.is_some() {
+        return Err(options.invalid("cache", "is of no use here; a fixed list is always there"));
+    }
     options.finish()?;
     if url.user().is_some() {
         let subject = format!("registry URL {:?}", url.to_string());
@@ -126,9 +129,15 @@ mod tests {
 
     #[tokio::test]
     async fn bad_lists_are_refused() {
-        for url in
-            ["static:", "static:///", "static:///a", "static:///a:1,,b:2", "static:///a:1?x=1", "static:///0.0.0.0:1"]
-        {
+        for url in [
+            "static:",
+            "static:///",
+            "static:///a",
+            "static:///a:1,,b:2",
+            "static:///a:1?x=1",
+            "static:///a:1?cache=x",
+            "static:///0.0.0.0:1",
+        ] {
             assert!(connect(&url.parse().unwrap()).is_err(), "{url}");
         }
         assert!(connect(&"static://a:1,b:2".parse().unwrap()).is_ok());

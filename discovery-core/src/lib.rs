@@ -55,7 +55,7 @@ pub use balancer::{
     Zone,
 };
 pub use clock::{Clock, ManualClock, Moment};
-pub use engine::{Backoff, Brake, Engine, Policy};
+pub use engine::{Backoff, Brake, CacheStatus, DiskCache, Engine, Policy};
 pub use error::{Error, ErrorKind, Result};
 pub use model::{
     DEFAULT_WEIGHT, Decoded, Endpoint, Instance, InstanceBuilder, Key, KeySpace, MAX_NAME_BYTES, RECORD_VERSION, State,

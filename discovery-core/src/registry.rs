@@ -15,7 +15,7 @@ pub use watch::Watch;
 pub(crate) use registration::Command;
 pub(crate) use watch::FeedHandle;
 
-use crate::{Instance, Result, ServiceNames, Snapshot};
+use crate::{CacheStatus, Instance, Result, ServiceNames, Snapshot};
 
 /// Registers instances and keeps them registered.
 ///
@@ -72,7 +72,7 @@ pub trait Discovery: Send + Sync {
     /// Watches one service. It cannot fail: failure arrives as [`Watch::freshness`].
     fn watch(&self, service: &str) -> Watch;
 
-    /// The current set of a service, read from the store or from a live watch of it.
+    /// The current set of a service, read from the store or from a watch of it. It is stale if that is the best there is.
     ///
     /// # Errors
     /// `DeadlineExceeded` with the last cause if no set could be read in time, `InvalidInput` for a bad name.
@@ -96,6 +96,11 @@ pub trait Backend: Registry + Discovery + std::fmt::Debug {
 
     /// The store's address without credentials, for messages.
     fn address(&self) -> String;
+
+    /// How the cache on disk does; `None` where there is none ([`Policy::cache`](crate::Policy::cache)).
+    fn cache_status(&self) -> Option<CacheStatus> {
+        None
+    }
 
     /// The local address from which the store is reached, which others can usually reach too.
     ///

@@ -15,11 +15,19 @@ use crate::{Error, Instance};
 pub struct Since {
     wall: SystemTime,
     mono: Instant,
+    /// How long it was ago at `mono`, for a moment before this process knew of it.
+    ago: Duration,
 }
 
 impl Since {
     pub(crate) fn now() -> Self {
-        Self { wall: SystemTime::now(), mono: Instant::now() }
+        Self { wall: SystemTime::now(), mono: Instant::now(), ago: Duration::ZERO }
+    }
+
+    /// A moment that only the wall clock tells of. One in the future is now.
+    pub(crate) fn at(wall: SystemTime) -> Self {
+        let ago = SystemTime::now().duration_since(wall).unwrap_or_default();
+        Self { wall, mono: Instant::now(), ago }
     }
 
     /// The moment by the wall clock.
@@ -29,7 +37,7 @@ impl Since {
 
     /// How long ago it was.
     pub fn elapsed(&self) -> Duration {
-        self.mono.elapsed()
+        self.ago.saturating_add(self.mono.elapsed())
     }
 }
 
@@ -108,6 +116,7 @@ pub struct Snapshot {
     pub(crate) instances: InstanceSet,
     pub(crate) unreadable: usize,
     pub(crate) held: usize,
+    pub(crate) from_disk: bool,
 }
 
 impl Snapshot {
@@ -119,6 +128,7 @@ impl Snapshot {
             instances: InstanceSet::default(),
             unreadable: 0,
             held: 0,
+            from_disk: false,
         }
     }
 
@@ -165,6 +175,12 @@ impl Snapshot {
     /// How many of the instances the brake holds although the store no longer lists them (W9).
     pub fn held(&self) -> usize {
         self.held
+    }
+
+    /// Whether the set is the one that an earlier process left on the disk, as the store did not answer yet
+    /// ([`DiskCache`](crate::DiskCache)).
+    pub fn is_from_disk(&self) -> bool {
+        self.from_disk
     }
 
     /// What changed since an earlier snapshot; it costs the difference, not the size.

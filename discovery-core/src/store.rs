@@ -194,6 +194,12 @@ pub trait Store: Send + Sync + 'static {
     /// The address without credentials, for messages.
     fn address(&self) -> String;
 
+    /// What tells the records that this handle sees from those of every other store and namespace, without credentials: under it a
+    /// [`DiskCache`](crate::DiskCache) keeps sets for the next process. The same for whoever sees the same records.
+    fn identity(&self) -> String {
+        self.address()
+    }
+
     /// What the store can do.
     fn capabilities(&self) -> &Capabilities;
 

@@ -29,6 +29,11 @@ impl Fixture for Memory {
         Ok((backend, Arc::new(Wire(link))))
     }
 
+    async fn reopen(&self, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>> {
+        let link = self.1.lock().unwrap().last().unwrap().clone();
+        self.0.open_over(&link, prefix, policy)
+    }
+
     async fn put_raw(&self, records: Vec<(String, Vec<u8>)>) {
         records.iter().for_each(|(key, value)| self.0.put_raw(key, value));
     }

@@ -158,6 +158,42 @@ async fn w04_a_minute_without_etcd_fails_no_call() {
     assert!(failures.is_empty() && succeeded > 1_000, "{succeeded} succeeded, failed: {failures:?}");
 }
 
+/// A client that is restarted while etcd is down calls whom the one before it knew, and is live again once etcd is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w13_a_client_that_starts_without_etcd_calls_from_the_disk() {
+    let Some(mut stage) = Stage::start().await else { return };
+    let (_one, _) = stage.server("one", "127.0.0.1:0").await;
+    let (_two, _) = stage.server("two", "127.0.0.1:0").await;
+    let folder = tempfile::tempdir().unwrap();
+    stage.url = format!("{}&cache={}", stage.url, folder.path().join("sets").display());
+    stage.registry = discovery_kit::connect(&stage.url).unwrap();
+    let (channel, watch) = stage.client();
+    known(&watch, SETTLE, 2).await;
+    eventually(SETTLE, "the set on the disk", async || match stage.registry.cache_status() {
+        Some(status) if status.written > 1 => Ok(()),
+        status => Err(format!("{status:?}")),
+    })
+    .await;
+    stage.etcd.kill().unwrap();
+    drop((channel, watch));
+    stage.registry = discovery_kit::connect(&stage.url).unwrap();
+
+    let (channel, watch) = stage.client();
+    // Nothing is waited for: the first call goes to somebody from the disk.
+    assert_eq!(count(&channel, 100).await.values().sum::<u32>(), 100);
+    connected(&channel, 2).await;
+    assert_eq!(count(&channel, 100).await, shares(&[("one", 50), ("two", 50)]));
+    let set = watch.latest().unwrap();
+    assert!(set.is_from_disk() && set.freshness().is_stale(), "{:?}", set.freshness());
+
+    let load = Load::start(&channel);
+    stage.etcd.start_again().await.unwrap();
+    eventually(SETTLE, "the set to be live", async || watch.freshness().is_live()).await;
+    let (succeeded, failures) = load.end().await;
+    assert!(failures.is_empty() && succeeded > 0, "{succeeded} succeeded, failed: {failures:?}");
+    assert_eq!((watch.latest().unwrap().len(), watch.latest().unwrap().is_from_disk()), (2, false));
+}
+
 /// What is registered is an address that others can reach, however the server listens: never a wildcard, never port 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f19_what_is_registered_can_be_called() {

@@ -51,6 +51,11 @@ impl Fixture for EtcdFixture {
         Ok((backend, wire))
     }
 
+    async fn reopen(&self, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>> {
+        let wire = self.wires.lock().expect("the wires").last().expect("a wire").clone();
+        ETCD.open_over(&wire, prefix, policy)
+    }
+
     async fn put_raw(&self, records: Vec<(String, Vec<u8>)>) {
         let mut kv = self.client().await.kv_client();
         // A single put keeps a revision of its own, as an operator's would have.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use discovery_core::conformance::Link;
-use discovery_core::conformance::stays;
+use discovery_core::conformance::{eventually, stays};
 use discovery_core::{ErrorKind, Policy, RegisterOptions, RegistryUrl};
 use discovery_harness::Redis;
 use discovery_harness::cases::{Wire, instance, refused, register, shows};
@@ -46,6 +46,44 @@ async fn r01_the_documented_rights_are_enough() {
     assert!(names.latest().unwrap().names().contains("pay"));
     registration.deregister().await.unwrap();
     shows(&watch, SETTLE, &[]).await;
+}
+
+/// What is kept on disk says for which store and database it is, and nothing about who may read there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w11_databases_are_apart_on_the_disk_and_no_credential_reaches_it() {
+    let Some(server) = guarded().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("sets");
+    let connect = |rest: &str| {
+        let url = format!("redis://{rest}&cache={}", cache.display());
+        discovery_redis::connect(&url.parse().unwrap()).unwrap()
+    };
+    let address = server.address();
+    let handles =
+        [format!("app:secret@{address}?ttl=3s"), format!("root:root@{address}?ttl=3s&db=1")].map(|rest| connect(&rest));
+    for (handle, id) in handles.iter().zip(["a", "b"]) {
+        let _held = register(handle, "pay", id).await;
+        let watch = handle.watch("pay");
+        shows(&watch, SETTLE, &[id]).await;
+        eventually(SETTLE, "the set on the disk", async || match handle.cache_status().unwrap() {
+            status if status.written > 0 => Ok(()),
+            status => Err(status),
+        })
+        .await;
+    }
+    let files: Vec<_> = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&address) && text.contains("pay"), "{text}");
+        for secret in ["secret", "root", "app:"] {
+            assert!(
+                !text.contains(secret) && !file.display().to_string().contains(secret),
+                "{}: {text}",
+                file.display()
+            );
+        }
+    }
 }
 
 /// A wrong password is a typed error at once, is not tried in a loop, and is never printed.

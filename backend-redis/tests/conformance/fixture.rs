@@ -51,6 +51,11 @@ impl Fixture for RedisFixture {
         Ok((backend, wire))
     }
 
+    async fn reopen(&self, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>> {
+        let wire = self.wires.lock().expect("the wires").last().expect("a wire").clone();
+        REDIS.open_over(&wire, prefix, policy)
+    }
+
     async fn put_raw(&self, records: Vec<(String, Vec<u8>)>) {
         self.operator().await.put(&records).await;
     }

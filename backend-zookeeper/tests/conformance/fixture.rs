@@ -32,6 +32,11 @@ impl<const MINOR: u8> Spoken<MINOR> {
     pub(crate) async fn raw(&self) -> Raw {
         Raw::connect(&self.server).await
     }
+
+    /// What follows the host in a URL.
+    fn path(prefix: &str) -> String {
+        if MINOR == 0 { prefix.to_owned() } else { format!("{prefix}?oldest=3.{MINOR}") }
+    }
 }
 
 /// The sessions that records hang on.
@@ -57,10 +62,15 @@ impl<const MINOR: u8> Fixture for Spoken<MINOR> {
     }
 
     async fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<dyn Link>)> {
-        let path = if MINOR == 0 { prefix.to_owned() } else { format!("{prefix}?oldest=3.{MINOR}") };
-        let (backend, wire) = ZOOKEEPER.open_through(self.server.socket_address(), &path, policy).await?;
+        let server = self.server.socket_address();
+        let (backend, wire) = ZOOKEEPER.open_through(server, &Self::path(prefix), policy).await?;
         self.wires.lock().expect("the wires").push(wire.clone());
         Ok((backend, wire))
+    }
+
+    async fn reopen(&self, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>> {
+        let wire = self.wires.lock().expect("the wires").last().expect("a wire").clone();
+        ZOOKEEPER.open_over(&wire, &Self::path(prefix), policy)
     }
 
     /// A record that is nobody's is a persistent node with the id as its name.

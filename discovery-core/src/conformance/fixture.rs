@@ -21,6 +21,9 @@ pub trait Fixture: Send + Sync + Sized + 'static {
     /// Opens a handle under a prefix (empty for the default), over a link of its own, as if from another process.
     async fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, Arc<dyn Link>)>;
 
+    /// Opens another handle over the link that was opened last, as the same process does after a restart.
+    async fn reopen(&self, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>>;
+
     /// Puts records without a lease. Keys are in the layout of [`KeySpace`](crate::KeySpace).
     async fn put_raw(&self, records: Vec<(String, Vec<u8>)>);
 

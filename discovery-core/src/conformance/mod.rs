@@ -10,6 +10,7 @@
 //! [`Capabilities`](crate::store::Capabilities), and the suite then asserts what it does instead: nothing is skipped silently.
 //! Where a store is not installed, [`Fixture::start`] answers `None` and says so on standard error.
 
+mod disk;
 mod field;
 mod fixture;
 mod gaps;
@@ -20,6 +21,7 @@ mod stage;
 mod story;
 mod watching;
 
+pub use disk::*;
 pub use field::*;
 pub use fixture::{Fixture, Link};
 pub use gaps::*;
@@ -85,6 +87,8 @@ macro_rules! conformance {
             w11_f07_namespaces_are_isolated,
             w12_a_silent_connection_is_replaced,
             w13_a_store_that_comes_late_is_awaited,
+            w13_a_start_without_the_store_is_served_from_the_disk,
+            w09_a_store_that_returns_empty_is_compared_with_the_disk,
             watching_services_lists_their_names,
             l01_an_outage_costs_few_attempts,
             l02_a_return_costs_what_is_held,

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Backoff;
 use super::link::{Link, LinkState};
 use super::model::Model;
-use crate::snapshot::{Freshness, Since};
+use crate::snapshot::{Freshness, Since, View};
 use crate::store::{RawChange, RawRecord, Scope, Sink};
 use crate::{Error, ErrorKind};
 
@@ -19,6 +19,11 @@ use crate::{Error, ErrorKind};
 const SETTLE: Duration = Duration::from_secs(1);
 /// How many times the deadline of a request a set that is being read may stand still. A part may take several requests.
 const STANDSTILL: u32 = 5;
+/// A first set that takes longer than this part of a request's deadline is taken from the disk meanwhile. A store that works has answered
+/// many times over by then, and whoever waits for a set has not given up yet.
+const PATIENCE: u32 = 3;
+/// How often a set that does not change is written to the disk again: it says when it was known good.
+const CONFIRM: Duration = Duration::from_secs(10 * 60);
 /// Counts in a row that differ until a removal counts as lost, whatever else arrives meanwhile.
 const MISCOUNTS: u32 = 3;
 
@@ -63,6 +68,48 @@ impl<M: Model> Feed<M> {
 
     /// Follows the store until it is aborted.
     pub(super) async fn run(self) {
+        let remembered = self.recall().await;
+        tokio::join!(self.follow_on(), self.fall_back(remembered));
+    }
+
+    /// Takes what the disk remembers, before the store's first answer is compared with it. Answers when that was known good.
+    async fn recall(&self) -> Option<Since> {
+        let cache = self.link.cache.as_ref()?;
+        let (view, known_good) = cache.recall(&self.scope, self.link.policy.timeout).await?;
+        self.lock().model.remember(view);
+        Some(known_good)
+    }
+
+    /// Shows what the disk remembers, once the store is in trouble or has kept callers waiting.
+    async fn fall_back(&self, remembered: Option<Since>) {
+        let Some(known_good) = remembered else { return };
+        let patience = self.link.policy.timeout / PATIENCE;
+        let mut views = self.views.subscribe();
+        // Why the wait ended shows below. The feed itself holds the sender.
+        let _ = timeout(
+            patience,
+            views.wait_for(|view| view.freshness().since().is_none() || view.freshness().cause().is_some()),
+        )
+        .await;
+        let mut state = self.lock();
+        let Freshness::Loading(_, cause) = &state.freshness else { return };
+        let cause = cause.clone().unwrap_or_else(|| {
+            let why = format!("{} has not answered within {patience:?}", self.link.store.address());
+            Error::new(ErrorKind::DeadlineExceeded, "read", format!("{:?}", self.scope), why)
+        });
+        if self.link.disk_log.permits() {
+            tracing::warn!(
+                scope = ?self.scope, known_good = ?known_good.elapsed(), %cause,
+                "a set from the disk is served, and maybe others, until the registry answers"
+            );
+        }
+        state.model.show_remembered();
+        state.freshness = Freshness::Stale(known_good, cause);
+        self.publish(&state);
+    }
+
+    /// Follows the store.
+    async fn follow_on(&self) {
         let mut backoff = Backoff::new(self.link.policy.backoff);
         let mut rng = fastrand::Rng::new();
         let mut link = self.link.subscribe();
@@ -80,6 +127,7 @@ impl<M: Model> Feed<M> {
                 error = self.reconcile(&mut rng) => error,
                 error = self.standstill() => error,
                 never = self.keep_brake() => match never {},
+                never = self.confirm() => match never {},
             };
             self.mark(&error);
             if error.is_retryable() && error.kind() != ErrorKind::Gap {
@@ -241,6 +289,18 @@ impl<M: Model> Feed<M> {
         }
     }
 
+    /// Says from time to time that a set is still good, so that the disk does not take it for older than it is.
+    async fn confirm(&self) -> Infallible {
+        let Some(cache) = &self.link.cache else { return std::future::pending().await };
+        loop {
+            sleep(CONFIRM.min(cache.max_age() / 4)).await;
+            let view = self.views.borrow().clone();
+            if view.freshness().is_live() {
+                cache.keep(&self.scope, view);
+            }
+        }
+    }
+
     async fn changed_release(&self) {
         let mut views = self.views.subscribe();
         // Every change of the brake is published, so the next view is the next time to look.
@@ -248,7 +308,15 @@ impl<M: Model> Feed<M> {
     }
 
     fn publish(&self, state: &State<M>) {
-        self.views.send_replace(state.model.view(&state.freshness));
+        let view = state.model.view(&state.freshness);
+        let before = self.views.send_replace(view.clone());
+        let Some(cache) = &self.link.cache else { return };
+        if view.freshness().is_live() {
+            cache.keep(&self.scope, view);
+        } else if before.freshness().is_live() {
+            // It was good until this moment.
+            cache.keep(&self.scope, before);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<M>> {
@@ -259,6 +327,10 @@ impl<M: Model> Feed<M> {
 impl<M: Model> Drop for Feed<M> {
     fn drop(&mut self) {
         self.link.feeds.fetch_sub(1, Ordering::Relaxed);
+        let last = self.views.borrow().clone();
+        if let Some(cache) = self.link.cache.as_ref().filter(|_| last.freshness().is_live()) {
+            cache.keep(&self.scope, last);
+        }
     }
 }
 

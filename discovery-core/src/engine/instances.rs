@@ -37,6 +37,10 @@ pub(super) struct Instances {
     link: Arc<Link>,
     hold: Option<Hold>,
     loaded: bool,
+    /// What the disk remembers, until the first full set was compared with it.
+    remembered: Option<InstanceSet>,
+    /// Whether watchers see what the disk remembers.
+    from_disk: bool,
     revision: u64,
     ledger: Ledger<Entry>,
     parts: Parts,
@@ -57,6 +61,8 @@ impl Instances {
             link,
             hold,
             loaded: false,
+            remembered: None,
+            from_disk: false,
             revision: 0,
             ledger: Ledger::default(),
             parts: Parts::default(),
@@ -104,7 +110,7 @@ impl Instances {
             // Nothing is known without an entry.
             (None, None) => return,
             (Some(said), known) => {
-                let before = known.and_then(|known| known.id.clone());
+                let before = known.and_then(|known| known.id.clone()).or_else(|| self.remembered_id(&key));
                 let (entry, instance) = self.hear(&key, hash, said, before);
                 if instance.is_none() {
                     self.parts.miss();
@@ -166,6 +172,43 @@ impl Instances {
         entry.id.as_ref().is_some_and(|id| self.set.remove(id).is_some()) || !entry.readable
     }
 
+    /// The id that a key stands for, if the disk remembers an instance of it: its last good value, should the record be unreadable (W6).
+    fn remembered_id(&self, key: &str) -> Option<Arc<str>> {
+        let remembered = self.remembered.as_ref()?;
+        let (_, id) = self.link.store.parse_key(key)?;
+        remembered.get(&id).map(|_| id.into())
+    }
+
+    /// Compares the first full set with what the disk remembers, as across any gap (W9).
+    fn join_remembered(&mut self) {
+        let Some(remembered) = self.remembered.take() else { return };
+        for id in self.ledger.entries().values().filter(|(_, entry)| !entry.readable).filter_map(|(_, e)| e.id.as_ref())
+        {
+            if let (None, Some(last_good)) = (self.set.get(id), remembered.get(id)) {
+                self.set.insert(last_good.clone());
+            }
+        }
+        let gone: Vec<_> = remembered.iter().filter(|instance| self.set.get(instance.id()).is_none()).collect();
+        let (before, vanished) = (remembered.len(), gone.len());
+        if let Some(hold) = self.hold.filter(|hold| hold.is_sharp(before, vanished)) {
+            self.report_hold(before, vanished, hold);
+            for instance in gone {
+                self.held.insert(instance.id().into());
+                self.set.insert(instance.clone());
+            }
+            self.extend_hold(hold);
+        }
+    }
+
+    fn report_hold(&self, before: usize, vanished: usize, hold: Hold) {
+        if self.link.brake_log.permits() {
+            tracing::warn!(
+                service = %self.service, before, vanished, grace = ?hold.grace,
+                "a set shrank sharply across a gap, and maybe others; it is held so that the living can come back"
+            );
+        }
+    }
+
     fn extend_hold(&mut self, hold: Hold) {
         let since = self.release.map_or_else(Since::now, |(_, since)| since);
         // A subscription that breaks again and again must not hold the dead for ever.
@@ -179,12 +222,7 @@ impl Instances {
         let vanished = gone.iter().filter(|(_, e)| e.id.is_some()).count() + self.held.len();
         match self.hold.filter(|hold| gap && hold.is_sharp(before, vanished)) {
             Some(hold) if !gone.is_empty() => {
-                if self.link.brake_log.permits() {
-                    tracing::warn!(
-                        service = %self.service, before, vanished, grace = ?hold.grace,
-                        "a set shrank sharply across a gap, and maybe others; it is held so that the living can come back"
-                    );
-                }
+                self.report_hold(before, vanished, hold);
                 for (key, entry) in gone {
                     self.reported.remove(&key);
                     self.held.extend(entry.id);
@@ -209,6 +247,17 @@ impl Instances {
 
 impl Model for Instances {
     type View = Snapshot;
+
+    fn remember(&mut self, remembered: Snapshot) {
+        self.remembered = Some(remembered.instances);
+    }
+
+    fn show_remembered(&mut self) {
+        if let Some(remembered) = self.remembered.as_ref().filter(|_| !self.loaded) {
+            self.set = remembered.clone();
+            self.from_disk = true;
+        }
+    }
 
     fn part(&mut self, records: Vec<RawRecord>) {
         let fresh = records.into_iter().map(|record| {
@@ -245,8 +294,10 @@ impl Model for Instances {
             missing.retain(|key, _| self.ledger.get(key).is_none());
             effect |= self.part_with(missing, before, gap);
         } else {
-            // There is nothing to compare it with, so it is put together at once.
+            // There is nothing in the store's own terms to compare it with, so it is put together at once.
             self.set = whole.instances.into_iter().collect();
+            self.from_disk = false;
+            self.join_remembered();
         }
         // Those of a set that was never whole.
         self.reported.retain(|key| self.ledger.get(key).is_some());
@@ -304,7 +355,12 @@ impl Model for Instances {
 
     fn release(&mut self) {
         self.release = None;
-        tracing::debug!(service = %self.service, released = self.held.len(), "the grace has passed; the store is believed");
+        if self.link.brake_log.permits() {
+            tracing::info!(
+                service = %self.service, released = self.held.len(),
+                "the grace has passed, and maybe for others; the store is believed"
+            );
+        }
         for id in std::mem::take(&mut self.held) {
             self.set.remove(&id);
         }
@@ -342,6 +398,7 @@ impl Model for Instances {
             instances: self.set.clone(),
             unreadable: self.unreadable,
             held: self.held.len(),
+            from_disk: self.from_disk,
         })
     }
 }

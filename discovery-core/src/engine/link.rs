@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::cache::Cache;
 use super::throttle::Throttle;
 use super::{Backoff, Policy};
 use crate::snapshot::Since;
@@ -35,6 +37,8 @@ pub(crate) enum LinkState {
 pub(crate) struct Link {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
+    /// Last good sets on disk, if the policy has a place for them.
+    pub(super) cache: Option<Cache>,
     /// Bounds how many sets are read at once: with ten thousand watched services a return would otherwise be a storm (L2).
     pub(crate) loads: Arc<Semaphore>,
     /// How many feeds are open, which spaces their reconciliation. A hint, so any ordering does.
@@ -42,17 +46,20 @@ pub(crate) struct Link {
     /// One line stands for all services to which the same happens at once (L1).
     pub(super) broken_log: Throttle,
     pub(super) brake_log: Throttle,
+    pub(super) disk_log: Throttle,
     /// Written by the supervisor alone.
     state: watch::Sender<LinkState>,
     suspicion: Notify,
 }
 
 impl Link {
-    pub(crate) fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, policy: Policy, runtime: &Handle) -> Self {
+        let cache = policy.cache.as_ref().map(|cache| Cache::open(cache, store.identity(), runtime));
         let state = watch::Sender::new(LinkState::Down(Since::now(), None));
         let (loads, feeds) = (Arc::new(Semaphore::new(MAX_LOADS)), AtomicUsize::new(0));
-        let (broken_log, brake_log) = (Throttle::new(), Throttle::new());
-        Self { store, policy, loads, feeds, broken_log, brake_log, state, suspicion: Notify::new() }
+        let (broken_log, brake_log, disk_log) = (Throttle::new(), Throttle::new(), Throttle::new());
+        let suspicion = Notify::new();
+        Self { store, policy, cache, loads, feeds, broken_log, brake_log, disk_log, state, suspicion }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<LinkState> {

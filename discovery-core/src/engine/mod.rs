@@ -3,8 +3,10 @@
 //! - [`link`] keeps one working connection: connects, probes, reconnects.
 //! - [`keeper`] keeps registrations registered.
 //! - [`feed`] joins full sets and notifications into views; [`instances`] and [`names`] are what it keeps of them.
+//! - [`cache`] keeps the last good views on disk, for a start without the store.
 
 mod backoff;
+mod cache;
 mod decoding;
 mod feed;
 mod feeds;
@@ -30,6 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 pub use backoff::Backoff;
+pub use cache::{CacheStatus, DiskCache};
 pub use policy::{Brake, Policy};
 
 use crate::model::{check_name, encode};
@@ -70,7 +73,7 @@ impl Engine {
         let runtime = Handle::try_current().map_err(|_| {
             Error::invalid("start", store.address(), "there is no Tokio runtime here; connect from inside one")
         })?;
-        let link = Arc::new(Link::new(store, policy));
+        let link = Arc::new(Link::new(store, policy, &runtime));
         let (commands, inbox) = mpsc::unbounded_channel();
         let supervisor = runtime.spawn(link.clone().supervise()).abort_handle();
         // It ends by itself once the last sender of commands is gone.
@@ -175,6 +178,10 @@ impl Backend for Engine {
 
     fn address(&self) -> String {
         self.core.address()
+    }
+
+    fn cache_status(&self) -> Option<CacheStatus> {
+        self.core.link.cache.as_ref().map(cache::Cache::status)
     }
 
     async fn source_address(&self) -> Option<IpAddr> {

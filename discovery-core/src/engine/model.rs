@@ -5,14 +5,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::snapshot::{Freshness, View};
+use super::cache::Kept;
+use crate::snapshot::Freshness;
 use crate::store::{RawChange, RawRecord};
 
 /// The state behind one feed.
 ///
 /// Methods that take news answer whether watchers should hear of it.
 pub(super) trait Model: Send + 'static {
-    type View: View;
+    type View: Kept;
+
+    /// Takes what the disk remembers from an earlier process. The first full set is compared with it, as across any gap.
+    fn remember(&mut self, remembered: Self::View);
+
+    /// Shows what was remembered, as long as no full set came.
+    fn show_remembered(&mut self);
 
     /// Takes some records of the next full set, which are not seen before it.
     fn part(&mut self, records: Vec<RawRecord>);

@@ -20,12 +20,14 @@ pub(super) struct Names {
     parts: Vec<RawRecord>,
     counts: HashMap<Arc<str>, usize>,
     names: Arc<BTreeSet<Arc<str>>>,
+    /// What the disk remembers, until it is shown or the first full set came.
+    remembered: Option<ServiceNames>,
 }
 
 impl Names {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         let (ledger, parts, counts) = (Ledger::default(), Vec::new(), HashMap::new());
-        Self { store, loaded: false, ledger, parts, counts, names: Arc::default() }
+        Self { store, loaded: false, ledger, parts, counts, names: Arc::default(), remembered: None }
     }
 
     fn add(&mut self, record: RawRecord) -> bool {
@@ -56,6 +58,16 @@ impl Names {
 
 impl Model for Names {
     type View = ServiceNames;
+
+    fn remember(&mut self, remembered: ServiceNames) {
+        self.remembered = Some(remembered);
+    }
+
+    fn show_remembered(&mut self) {
+        if let Some(remembered) = self.remembered.take() {
+            self.names = remembered.names;
+        }
+    }
 
     fn part(&mut self, records: Vec<RawRecord>) {
         self.parts.extend(records);

@@ -1,7 +1,9 @@
 //! The numbers of the policy, and how a URL sets them.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::cache::DiskCache;
 use crate::store::Capabilities;
 use crate::url::UrlOptions;
 use crate::{Error, Result};
@@ -46,6 +48,8 @@ pub struct Policy {
     pub reconcile: Duration,
     /// What to do when a set shrinks sharply across a gap (W9).
     pub brake: Brake,
+    /// Where last good sets are kept on disk, so that a process can start while the store is away. Default nowhere.
+    pub cache: Option<DiskCache>,
 }
 
 impl Default for Policy {
@@ -58,17 +62,21 @@ impl Default for Policy {
             probe: Duration::from_secs(5),
             reconcile: Duration::from_secs(30),
             brake: Brake::default(),
+            cache: None,
         }
     }
 }
 
 /// Below this an interval would be a busy loop.
 const SHORTEST: Duration = Duration::from_millis(10);
+/// Beyond these, addresses on disk are of no use, or have long been given to others.
+const CACHE_AGES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 /// Above this a timer is a mistake.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Policy {
-    /// Reads `ttl`, `timeout`, `connect_timeout`, `backoff`, `probe`, `reconcile`, `brake` (`off` or a percentage) and `grace`.
+    /// Reads `ttl`, `timeout`, `connect_timeout`, `backoff`, `probe`, `reconcile`, `brake` (`off` or a percentage), `grace`, `cache` (a
+    /// directory) and `cache_age`.
     ///
     /// # Errors
     /// `InvalidInput` for a value that is malformed or out of bounds.
@@ -100,6 +108,19 @@ impl Policy {
                     return Err(options.invalid("brake", "is neither `off` nor a percentage from 0 to 100"));
                 }
             },
+        };
+        let (directory, age) = (options.text("cache"), options.duration("cache_age")?);
+        policy.cache = match (directory, age) {
+            (None, None) => None,
+            (None, Some(_)) => return Err(options.invalid("cache_age", "means nothing without `cache`, a directory")),
+            (Some(directory), _) if directory.is_empty() => return Err(options.invalid("cache", "names no directory")),
+            (Some(directory), None) => Some(DiskCache::new(directory)),
+            (Some(directory), Some(age)) if CACHE_AGES.contains(&age) => {
+                Some(DiskCache::new(directory).with_max_age(age))
+            }
+            (Some(_), Some(_)) => {
+                return Err(options.invalid("cache_age", "is out of bounds; from 1s to 30days is allowed"));
+            }
         };
         Ok(policy)
     }
@@ -139,6 +160,12 @@ mod tests {
         assert_eq!((policy.ttl, policy.backoff), (Duration::from_secs(3), Duration::from_secs(2)));
         assert_eq!(policy.brake, Brake::Hold { share: 0.3, grace: Some(Duration::from_secs(4)) });
         assert_eq!(read("x://h?brake=off").unwrap().brake, Brake::Off);
+        let cache = DiskCache::new("/var/cache/pay").with_max_age(Duration::from_secs(3_600));
+        assert_eq!(read("x://h?cache=/var/cache/pay&cache_age=1h").unwrap().cache, Some(cache));
+        assert_eq!((read("x://h?cache=a").unwrap().cache, policy.cache), (Some(DiskCache::new("a")), None));
+        for bad in ["cache=", "cache_age=1h", "cache=a&cache_age=0s", "cache=a&cache_age=1year"] {
+            assert!(read(&format!("x://h?{bad}")).is_err(), "{bad}");
+        }
         for bad in ["probe=0s", "timeout=1ms", "reconcile=100days", "brake=101", "brake=most", "grace=x"] {
             assert!(read(&format!("x://h?{bad}")).is_err(), "{bad}");
         }

@@ -49,8 +49,16 @@ impl MemoryStore {
     /// `InvalidInput` for a bad prefix or TTL.
     pub fn open(&self, prefix: &str, policy: Policy) -> Result<(Arc<dyn Backend>, MemoryLink)> {
         let link = MemoryLink::new();
+        Ok((self.open_over(&link, prefix, policy)?, link))
+    }
+
+    /// Opens a handle over the link of a former one, as a process does that was restarted.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_over(&self, link: &MemoryLink, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>> {
         let handle = Handle::new(self.clone(), link.clone(), KeySpace::new(prefix)?);
-        Ok((Engine::start(Arc::new(handle), policy)?, link))
+        Ok(Engine::start(Arc::new(handle), policy)?)
     }
 
     /// Puts a record past all handles, without a lease, as an operator with a command line would.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod disk;
 mod parts;
 
 use std::sync::Arc;
@@ -146,6 +147,26 @@ async fn w09_what_is_held_stays_until_the_store_has_answered() {
         assert_eq!(set.len(), 2, "the outage emptied the set: {set:?}");
     }
     assert!(watch.freshness().is_live());
+}
+
+/// What a person on call can do who knows that an instance is gone: the store says it, by a record that is written and deleted.
+#[tokio::test(start_paused = true)]
+async fn w09_a_removal_that_is_seen_live_ends_a_hold() {
+    let (store, backend, _) = opened();
+    put(&store, "a", 1);
+    put(&store, "b", 1);
+    let watch = backend.watch("pay");
+    watch.ready(seconds(5)).await.unwrap();
+    store.restart_empty();
+    eventually(seconds(3), "the hold", async || match watch.latest().unwrap().held() {
+        2 => Ok(()),
+        held => Err(held),
+    })
+    .await;
+    put(&store, "a", 0);
+    store.delete_raw(&path("a"));
+    converges(&watch, seconds(1), &[("b", 1)]).await;
+    assert_eq!(watch.latest().unwrap().held(), 1);
 }
 
 #[tokio::test(start_paused = true)]

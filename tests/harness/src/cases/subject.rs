@@ -46,8 +46,16 @@ impl Subject {
         policy: Policy,
     ) -> Result<(Arc<dyn Backend>, Arc<Wire>)> {
         let wire = Wire::to(server).await;
-        let url: RegistryUrl = format!("{}://{}{prefix}", self.scheme, wire.0.address()).parse()?;
-        Ok(((self.open)(&url, policy)?, Arc::new(wire)))
+        Ok((self.open_over(&wire, prefix, policy)?, Arc::new(wire)))
+    }
+
+    /// Opens a handle through a proxy that is there already.
+    ///
+    /// # Errors
+    ///
+    /// Those of the backend.
+    pub fn open_over(&self, wire: &Wire, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>> {
+        (self.open)(&format!("{}://{}{prefix}", self.scheme, wire.0.address()).parse()?, policy)
     }
 
     /// As [`connect`](Self::connect), over TLS.
