@@ -110,7 +110,8 @@ impl Caller {
     }
 
     async fn replace(&mut self, url: &str, living: &Living) -> u64 {
-        let next = Self::start(url, living, living.lock().unwrap().len()).await;
+        let servers = living.lock().unwrap().len();
+        let next = Self::start(url, living, servers).await;
         std::mem::replace(self, next).end().await
     }
 }
