@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use discovery_core::multi::Mode;
+use discovery_core::multi::{Mode, Multi, MultiOptions};
 use discovery_core::picker::RoundRobin;
 use discovery_core::{Backend, Balancer, Context, Discovery, Instance};
 
@@ -90,17 +90,20 @@ async fn w04_nobody_fails_over_to_a_side_without_instances() {
 #[tokio::test(start_paused = true)]
 async fn w09_a_held_set_is_no_reason_to_fail_over() {
     let stage = differing();
-    let handle = stage.handle(Mode::Failover);
-    let watch = handle.both.watch("pay");
+    let sides = stage.handle(Mode::Failover).sides;
+    let options = MultiOptions::default().with_mode(Mode::Failover).with_away(SECOND);
+    let both = Multi::new(sides.to_vec(), options).unwrap();
+    let watch = both.watch("pay");
     shows(&watch, &["a", "c"]).await;
     let seen = Seen::of(&watch);
     stage.stores[0].restart_empty();
     until("held", || watch.latest().is_some_and(|set| set.held() == 2)).await;
+    lasts(2 * SECOND, "the hold", || watch.latest().is_some_and(|set| set.held() == 2)).await;
     put(&stage, 0, &instance("a"));
     put(&stage, 0, &instance("c"));
     until("live", || watch.freshness().is_live()).await;
     lasts(20 * SECOND, "the first's set", || ids(&watch.latest().unwrap()) == ["a", "c"]).await;
-    handle.both.close(SECOND).await.unwrap();
+    both.close(SECOND).await.unwrap();
     assert!(seen.all().await.iter().all(|set| ids(set) == ["a", "c"]));
 }
 

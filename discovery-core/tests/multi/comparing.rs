@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use discovery_core::multi::{Mode, compare};
-use discovery_core::{Instance, State};
+use discovery_core::{Discovery, Instance, State};
 
-use crate::{Stage, instance, put, register, weighing};
+use crate::{Stage, instance, put, register, until, weighing};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -69,8 +69,11 @@ async fn of_a_registry_that_is_away_nothing_is_concluded() {
         assert!(error.to_string().contains("the link is cut"), "{error}");
         handle.links[away].pass();
         assert!(compare(&*handle.sides[0], &*handle.sides[1], 10 * SECOND).await.unwrap().is_equal());
+        // A list from earlier is none of today.
+        let names = handle.sides[away].watch_services();
+        names.ready(SECOND).await.unwrap();
         handle.links[away].cut();
-        tokio::time::sleep(SECOND).await;
+        until("stale", || names.freshness().is_stale()).await;
         assert!(compare(&*handle.sides[0], &*handle.sides[1], SECOND).await.is_err());
     }
 }
