@@ -29,6 +29,7 @@
 //! feature `reqwest`, `discovery_kit::reqwest` has a client that calls services by name.
 
 mod schemes;
+mod sides;
 
 pub use discovery_core::*;
 pub use schemes::{Connector, Schemes, connect};

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use discovery_core::multi::Multi;
 use discovery_core::{Backend, Error, ErrorKind, RegistryUrl, Result, fixed, memory};
+
+use crate::sides::{SCHEME, Sides};
 
 /// Opens a registry of one scheme.
 pub type Connector = Arc<dyn Fn(&RegistryUrl) -> Result<Arc<dyn Backend>> + Send + Sync>;
@@ -26,6 +29,11 @@ const FEATURES: &[(&str, &str)] = &[
 ];
 
 /// Opens the registry at a URL such as `etcd://user:password@h1:2379,h2:2379/prefix?ttl=10s`, `memory:` or `static:///a:1,b:2`.
+///
+/// Several registries as one ([`multi`](discovery_core::multi)) are written as their whole URLs with spaces between, the most preferred first:
+/// `multi: zookeeper://h1:2181/services?ttl=10s etcd://user:password@h2:2379`. Before them may stand the mode and its options:
+/// `multi:failover?away=30s zookeeper://h1:2181 etcd://h2:2379`. Modes are `union` (the default), `prefer` and `failover`, options
+/// `patience` and `away`.
 ///
 /// Connecting happens in the background; a registry that is away is no error. Needs a running Tokio runtime.
 ///
@@ -85,6 +93,10 @@ impl Schemes {
     /// # Errors
     /// As [`connect`].
     pub fn connect(&self, url: &str) -> Result<Arc<dyn Backend>> {
+        if let Some(sides) = Sides::parse(url)? {
+            let opened = sides.urls.iter().map(|url| self.connect(url)).collect::<Result<Vec<_>>>()?;
+            return Ok(Multi::new(opened, sides.options)?);
+        }
         let url: RegistryUrl = url.parse()?;
         match self.connectors.get(url.scheme()) {
             Some(connector) => connector(&url),
@@ -94,7 +106,7 @@ impl Schemes {
 
     fn unknown(&self, url: &RegistryUrl) -> Error {
         let scheme = url.scheme();
-        let known: Vec<_> = self.connectors.keys().map(String::as_str).collect();
+        let known: Vec<_> = self.connectors.keys().map(String::as_str).chain([SCHEME]).collect();
         let advice = match FEATURES.iter().find(|(name, _)| *name == scheme) {
             Some((_, feature)) => format!("build discovery-kit with the feature {feature:?}"),
             None => "see Schemes::with for one's own".to_owned(),

@@ -37,6 +37,7 @@ pub mod fixed;
 mod hosts;
 pub mod memory;
 mod model;
+pub mod multi;
 mod patience;
 pub mod picker;
 mod registry;

@@ -1,5 +1,6 @@
 //! The two traits that users hold, and what they hand out.
 
+mod feeds;
 mod registration;
 mod watch;
 
@@ -12,8 +13,8 @@ use async_trait::async_trait;
 pub use registration::{RegisterOptions, Registration, RegistrationState};
 pub use watch::Watch;
 
-pub(crate) use registration::Command;
-pub(crate) use watch::FeedHandle;
+pub(crate) use feeds::{Feeds, Opened, Source};
+pub(crate) use registration::{Command, Keeping};
 
 use crate::{CacheStatus, Instance, Result, ServiceNames, Snapshot};
 
@@ -46,7 +47,20 @@ pub trait Registry: Send + Sync {
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the registration as if its handle had been dropped.
-    async fn register(&self, instance: Instance, options: RegisterOptions) -> Result<Registration>;
+    async fn register(&self, instance: Instance, options: RegisterOptions) -> Result<Registration> {
+        let registration = self.begin(instance)?;
+        registration.confirmed(options.deadline()).await?;
+        Ok(registration)
+    }
+
+    /// Begins to register an instance and returns at once, for services that start while their registry is away.
+    ///
+    /// It is registered as soon as the store answers (R4), and whether it is says [`Registration::state`]. What the store refuses for good
+    /// before it was ever registered ends it; [`Registration::confirmed`] says why.
+    ///
+    /// # Errors
+    /// `InvalidInput`, `TooLarge` or `Unsupported` for what cannot work (R12), `Closed` if the backend was closed.
+    fn begin(&self, instance: Instance) -> Result<Registration>;
 }
 
 /// Watches who is there.

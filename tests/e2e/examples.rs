@@ -1,6 +1,6 @@
 //! Every example runs, and does what it says.
 
-use crate::node::{Node, run};
+use crate::node::{Node, outcome, run};
 
 /// The shares of each row of the quickstart's table.
 pub(crate) fn shares(table: &str) -> Vec<Vec<u32>> {
@@ -54,4 +54,14 @@ async fn register_serves_until_it_is_asked_to_end() {
     let address = server.line().await;
     assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{address}");
     assert!(server.terminate().await.success());
+}
+
+#[tokio::test]
+async fn compare_ends_with_what_it_found() {
+    let [a, b] = ["static:///10.0.0.5:9000", "static:///10.0.0.6:9000"];
+    let (code, text, _) = outcome("compare", &[a, b]).await;
+    assert_eq!((code, &*text), (Some(0), "equal: 0 services with 0 instances\n"), "a fixed list has no names");
+    let (code, _, errors) = outcome("compare", &[a, "etcd-of-old://h:1"]).await;
+    assert!(code == Some(2) && errors.contains("not compiled in"), "{code:?} {errors}");
+    assert_eq!(outcome("compare", &[a]).await.0, Some(2));
 }

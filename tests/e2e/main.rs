@@ -11,6 +11,8 @@ mod etcd;
 mod examples;
 #[cfg(feature = "etcd")]
 mod gateway;
+#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod moving;
 mod node;
 #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod registry;

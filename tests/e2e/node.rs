@@ -21,13 +21,18 @@ fn example(name: &str) -> PathBuf {
 
 /// Runs an example to its end and returns what it printed.
 pub(crate) async fn run(name: &str, arguments: &[&str]) -> String {
+    let (code, text, errors) = outcome(name, arguments).await;
+    assert_eq!(code, Some(0), "{name} {arguments:?} failed\n{text}\n{errors}");
+    text
+}
+
+/// Runs an example to its end and returns its exit code, what it printed, and what it complained of.
+pub(crate) async fn outcome(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(example(name));
     command.args(arguments).kill_on_drop(true);
     let output = timeout(LIMIT * 2, command.output()).await.expect("it ends in time").unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} {arguments:?} failed: {:?}\n{text}\n{errors}", output.status);
-    text
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 /// A running example whose output is read line by line.

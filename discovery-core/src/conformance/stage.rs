@@ -87,6 +87,15 @@ pub(super) async fn shows(watch: &Watch, deadline: Duration, expected: &[&str]) 
     .await
 }
 
+/// Waits until a watch shows exactly these ids, and is live.
+pub(super) async fn shows_live(watch: &Watch, deadline: Duration, expected: &[&str]) -> Arc<Snapshot> {
+    eventually(deadline, &format!("the live set to be {expected:?}"), async || match watch.latest() {
+        Some(snapshot) if snapshot.freshness().is_live() && ids(&snapshot) == expected => Ok(snapshot),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+}
+
 pub(super) async fn is_registered(registration: &Registration, deadline: Duration) {
     eventually(deadline, "the registration to hold", async || match registration.state() {
         RegistrationState::Registered => Ok(()),

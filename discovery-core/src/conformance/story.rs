@@ -49,6 +49,10 @@ pub async fn story_of_three_instances<F: Fixture>(stage: Stage<F>) {
     let killed = register(&b, instance("story", "b")).await;
     let third = register(&c, instance("story", "c")).await;
     shows(&watch, SOON, &["a", "b", "c"]).await;
+    // The balancer hears of its first set when the watch does, in a task of its own.
+    if let Err(error) = balancer.pick_within(&Context::default(), SOON).await {
+        fail(&error.to_string());
+    }
     shared(&balancer, &[("a", 100), ("b", 100), ("c", 100)]).await;
 
     // Killed: the store hears no more of it, and it never comes back.

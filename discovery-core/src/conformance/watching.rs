@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stage::{eventually, fail, ids, instance, path, register, shows, space, stays};
+use super::stage::{eventually, fail, ids, instance, path, register, shows, shows_live, space, stays};
 use super::{Fixture, Stage};
 use crate::{ErrorKind, Freshness, Key};
 
@@ -106,8 +106,7 @@ pub async fn w04_an_outage_empties_nothing<F: Fixture>(stage: Stage<F>) {
     .await;
     let _joined = register(&other, instance("pay", "c")).await;
     link.pass().await;
-    let live = shows(&watch, stage.settle(), &["a", "b", "c"]).await;
-    assert!(live.freshness().is_live());
+    shows_live(&watch, stage.settle(), &["a", "b", "c"]).await;
 }
 
 /// W5: whatever happens, a watch ends only with its backend.

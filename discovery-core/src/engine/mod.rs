@@ -9,7 +9,6 @@ mod backoff;
 mod cache;
 mod decoding;
 mod feed;
-mod feeds;
 mod instances;
 mod keeper;
 mod ledger;
@@ -33,15 +32,19 @@ use tokio::task::AbortHandle;
 
 pub use backoff::Backoff;
 pub use cache::{CacheStatus, DiskCache};
+pub(crate) use keeper::ended;
 pub use policy::{Brake, Policy};
 
-use crate::model::{check_name, encode};
-use crate::registry::{Backend, Command, Discovery, RegisterOptions, Registration, Registry, Watch};
-use crate::store::{Capabilities, Store};
+use crate::model::{Key, check_name, encode};
+use crate::registry::{Backend, Command, Discovery, Feeds, Keeping, Opened, Registration, Registry, Source, Watch};
+use crate::store::{Capabilities, Scope, Store};
 use crate::{Error, ErrorKind, Instance, Result, ServiceNames, Snapshot};
-use feeds::Feeds;
+use feed::Feed;
+use instances::Instances;
 use keeper::Keeper;
 use link::{Link, LinkState};
+use model::{Hold, Model};
+use names::Names;
 
 /// A registry over a store: what every backend hands out.
 ///
@@ -55,7 +58,7 @@ pub struct Engine {
 /// What registrations and watches keep alive of an engine.
 pub(crate) struct EngineCore {
     link: Arc<Link>,
-    feeds: Feeds,
+    feeds: Feeds<Self>,
     commands: mpsc::UnboundedSender<Command>,
     /// Numbers registrations. Only distinctness matters, so any ordering does.
     serial: AtomicU64,
@@ -82,51 +85,83 @@ impl Engine {
             EngineCore { link, feeds: Feeds::default(), commands, serial: AtomicU64::new(1), runtime, supervisor };
         Ok(Arc::new(Self { core: Arc::new(core) }))
     }
-
-    fn check(&self, instance: &Instance) -> Result<()> {
-        let capabilities = self.core.link.store.capabilities();
-        if !capabilities.registers {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "register",
-                instance.key().to_string(),
-                format!("{} only lists fixed addresses; nothing can be registered there", capabilities.backend),
-            ));
-        }
-        self.core.check_record(instance, "register")
-    }
 }
 
 impl EngineCore {
-    pub(crate) fn next_serial(&self) -> u64 {
-        self.serial.fetch_add(1, Ordering::Relaxed)
+    fn open<M: Model>(&self, scope: Scope, model: M) -> Opened<M::View> {
+        let (feed, receiver) = Feed::new(self.link.clone(), scope, model);
+        (receiver, Box::pin(feed.run()))
+    }
+}
+
+impl Source for EngineCore {
+    fn feeds(&self) -> &Feeds<Self> {
+        &self.feeds
     }
 
-    pub(crate) fn send(&self, command: Command) -> Result<(), ()> {
-        self.commands.send(command).map_err(|_| ())
+    fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
-    pub(crate) fn trouble(&self) -> Option<Error> {
-        self.link.trouble()
-    }
-
-    pub(crate) fn address(&self) -> String {
+    fn address(&self) -> String {
         self.link.store.address()
     }
 
-    /// Refuses what the store would refuse, before it is sent (R12).
-    pub(crate) fn check_record(&self, instance: &Instance, operation: &'static str) -> Result<()> {
-        let (size, limit) = (encode(instance).len(), self.link.store.capabilities().max_record);
-        if size > limit {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                operation,
-                instance.key().to_string(),
-                format!("its record has {size} bytes and {} takes {limit}; shorten the metadata", self.address()),
-            ));
-        }
-        Ok(())
+    fn open_service(&self, service: &Arc<str>) -> Opened<Snapshot> {
+        let policy = &self.link.policy;
+        let hold = match policy.brake {
+            Brake::Off => None,
+            Brake::Hold { share, grace } => Some(Hold { share, grace: grace.unwrap_or(policy.ttl) }),
+        };
+        let model = Instances::new(service.clone(), self.link.clone(), hold);
+        self.open(Scope::Service(service.clone()), model)
     }
+
+    fn open_names(&self) -> Opened<ServiceNames> {
+        self.open(Scope::Names, Names::new(self.link.store.clone()))
+    }
+}
+
+impl Keeping for EngineCore {
+    fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn send(&self, command: Command) -> Result<(), ()> {
+        self.commands.send(command).map_err(|_| ())
+    }
+
+    fn trouble(&self, _key: &Key) -> Option<Error> {
+        self.link.trouble()
+    }
+
+    fn address(&self) -> String {
+        self.link.store.address()
+    }
+
+    fn check_record(&self, instance: &Instance, operation: &'static str) -> Result<()> {
+        check_record(self.link.store.capabilities(), &self.link.store.address(), instance, operation)
+    }
+}
+
+/// Refuses what a store would refuse, before it is sent (R12).
+pub(crate) fn check_record(
+    capabilities: &Capabilities,
+    address: &str,
+    instance: &Instance,
+    operation: &'static str,
+) -> Result<()> {
+    let key = instance.key().to_string();
+    if !capabilities.registers {
+        let why = format!("{} only lists fixed addresses; nothing can be registered there", capabilities.backend);
+        return Err(Error::new(ErrorKind::Unsupported, operation, key, why));
+    }
+    let (size, limit) = (encode(instance).len(), capabilities.max_record);
+    if size > limit {
+        let why = format!("its record has {size} bytes and {address} takes {limit}; shorten the metadata");
+        return Err(Error::new(ErrorKind::TooLarge, operation, key, why));
+    }
+    Ok(())
 }
 
 impl Drop for EngineCore {
@@ -138,15 +173,14 @@ impl Drop for EngineCore {
 
 impl fmt::Debug for EngineCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineCore").field("address", &self.address()).finish_non_exhaustive()
+        f.debug_struct("EngineCore").field("address", &self.link.store.address()).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl Registry for Engine {
-    async fn register(&self, instance: Instance, options: RegisterOptions) -> Result<Registration> {
-        self.check(&instance)?;
-        Registration::open(self.core.clone(), instance, options.deadline()).await
+    fn begin(&self, instance: Instance) -> Result<Registration> {
+        Registration::begin(self.core.clone(), instance)
     }
 }
 
@@ -177,7 +211,7 @@ impl Backend for Engine {
     }
 
     fn address(&self) -> String {
-        self.core.address()
+        self.core.link.store.address()
     }
 
     fn cache_status(&self) -> Option<CacheStatus> {
@@ -215,11 +249,12 @@ impl Backend for Engine {
             }
             Ok(Err(_)) => Ok(()), // Another call saw the end first.
             Err(_) => {
-                let why = core.trouble().map_or_else(String::new, |cause| format!("; the last failure was: {cause}"));
+                let why =
+                    core.link.trouble().map_or_else(String::new, |cause| format!("; the last failure was: {cause}"));
                 Err(Error::new(
                     ErrorKind::DeadlineExceeded,
                     "close",
-                    core.address(),
+                    core.link.store.address(),
                     format!("not everything could be removed within {deadline:?}; the TTL removes it{why}"),
                 ))
             }

@@ -1,11 +1,11 @@
 //! A registration: the handle that keeps an instance registered.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use crate::engine::EngineCore;
 use crate::model::Key;
 use crate::snapshot::Since;
 use crate::{Error, ErrorKind, Instance, InstanceBuilder, Result, State};
@@ -86,31 +86,74 @@ pub(crate) enum Command {
     },
 }
 
+/// What a handle is kept by: an engine, or several registries as one.
+pub(crate) trait Keeping: Send + Sync + fmt::Debug {
+    fn next_serial(&self) -> u64;
+    /// An error means that it was closed.
+    fn send(&self, command: Command) -> Result<(), ()>;
+    /// What stands in the way of the record of a key, if something is known to.
+    fn trouble(&self, key: &Key) -> Option<Error>;
+    /// The address without credentials, for messages.
+    fn address(&self) -> String;
+    /// Refuses what a store would refuse, before it is sent (R12).
+    fn check_record(&self, instance: &Instance, operation: &'static str) -> Result<()>;
+}
+
+/// The answer to the first registration.
+#[derive(Debug)]
+enum First {
+    Awaited(oneshot::Receiver<Result<()>>),
+    Known(Result<()>),
+}
+
 /// Keeps one instance registered while it lives. Dropping it deregisters as best it can (R10).
 #[derive(Debug)]
 pub struct Registration {
-    core: Arc<EngineCore>,
+    core: Arc<dyn Keeping>,
     key: Key,
     serial: u64,
     /// The last instance that was asked for; written by `update` and `drain` alone.
     instance: Mutex<Instance>,
     state: watch::Receiver<RegistrationState>,
+    /// Locked while somebody waits for it.
+    first: tokio::sync::Mutex<First>,
 }
 
 /// How long `deregister` waits for the store by default.
 const DEREGISTER_DEADLINE: Duration = Duration::from_secs(5);
 
 impl Registration {
-    pub(crate) async fn open(core: Arc<EngineCore>, instance: Instance, deadline: Duration) -> Result<Self> {
+    pub(crate) fn begin(core: Arc<dyn Keeping>, instance: Instance) -> Result<Self> {
+        core.check_record(&instance, "register")?;
         let key = instance.key();
         let (state_tx, state) = watch::channel(RegistrationState::Registering);
         let (done, answer) = oneshot::channel();
         let serial = core.next_serial();
-        // The handle exists before the answer, so that dropping this future withdraws the registration.
-        let handle = Self { core, key: key.clone(), serial, instance: Mutex::new(instance.clone()), state };
+        let first = tokio::sync::Mutex::new(First::Awaited(answer));
+        let handle = Self { core, key: key.clone(), serial, instance: Mutex::new(instance.clone()), state, first };
         handle.send(Command::Register { key, serial, instance, state: state_tx, done }, "register")?;
-        handle.wait("register", answer, deadline).await?;
         Ok(handle)
+    }
+
+    /// Waits until the store has confirmed the registration for the first time, as [`register`](crate::Registry::register) does.
+    ///
+    /// # Errors
+    /// What ended the registration, as long as it was never confirmed; `DeadlineExceeded` with the last cause if the store did not confirm
+    /// in time, in which case it is still tried.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn confirmed(&self, deadline: Duration) -> Result<()> {
+        let first = async {
+            let mut first = self.first.lock().await;
+            let result = match &mut *first {
+                First::Awaited(answer) => answer.await.unwrap_or_else(|_| Err(self.closed("register"))),
+                First::Known(result) => result.clone(),
+            };
+            *first = First::Known(result.clone());
+            result
+        };
+        self.wait("register", first, deadline).await
     }
 
     /// The instance as it was last updated.
@@ -121,6 +164,10 @@ impl Registration {
     /// Whether the registration holds right now.
     pub fn state(&self) -> RegistrationState {
         self.state.borrow().clone()
+    }
+
+    pub(crate) fn states(&self) -> watch::Receiver<RegistrationState> {
+        self.state.clone()
     }
 
     /// Waits until the state changes, and returns the new one.
@@ -157,6 +204,7 @@ impl Registration {
             let (key, serial) = (self.key.clone(), self.serial);
             self.send(Command::Update { key, serial, instance, done }, "update")?;
         }
+        let answer = async { answer.await.unwrap_or_else(|_| Err(self.closed("update"))) };
         self.wait("update", answer, RegisterOptions::default().deadline).await
     }
 
@@ -206,24 +254,28 @@ impl Registration {
                 _ => Err(error),
             };
         }
+        let answer = async { answer.await.unwrap_or_else(|_| Err(self.closed("deregister"))) };
         self.wait("deregister", answer, deadline).await
     }
 
     fn send(&self, command: Command, operation: &'static str) -> Result<()> {
-        self.core.send(command).map_err(|_| Error::closed(operation, self.key.to_string()))
+        self.core.send(command).map_err(|()| self.closed(operation))
+    }
+
+    fn closed(&self, operation: &'static str) -> Error {
+        Error::closed(operation, self.key.to_string())
     }
 
     async fn wait(
         &self,
         operation: &'static str,
-        answer: oneshot::Receiver<Result<()>>,
+        answer: impl Future<Output = Result<()>>,
         deadline: Duration,
     ) -> Result<()> {
         match tokio::time::timeout(deadline, answer).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Error::closed(operation, self.key.to_string())),
+            Ok(result) => result,
             Err(_) => {
-                let why = match self.core.trouble().or_else(|| self.cause()) {
+                let why = match self.core.trouble(&self.key).or_else(|| self.cause()) {
                     Some(cause) => {
                         format!("not confirmed within {deadline:?}; the last failure was: {cause}")
                     }

@@ -132,12 +132,7 @@ impl Keeper {
                     let _ = done.send(Err(superseded(&None)));
                 }
                 _ => {
-                    let _ = done.send(Err(Error::new(
-                        crate::ErrorKind::Closed,
-                        "update",
-                        key.to_string(),
-                        "the registration has ended: it was deregistered or superseded",
-                    )));
+                    let _ = done.send(Err(ended(&key)));
                 }
             },
             Command::Remove { key, serial, done } => match self.slots.get_mut(&key) {
@@ -147,6 +142,9 @@ impl Keeper {
                     } else {
                         slot.wait(done);
                         slot.backoff.reset();
+                    }
+                    if slot.owner.is_none() && !slot.busy {
+                        return self.finish(&key, Ok(())); // Nothing was ever sent, so no store has to be asked.
                     }
                     self.schedule(&key, self.now);
                 }
@@ -220,6 +218,12 @@ impl Keeper {
             slot.answer(version, &result);
         }
     }
+}
+
+/// The answer to an update of what is no longer there.
+pub(crate) fn ended(key: &Key) -> Error {
+    let why = "the registration has ended: it was deregistered or superseded";
+    Error::new(crate::ErrorKind::Closed, "update", key.to_string(), why)
 }
 
 /// A state that nobody watches, for slots that no registration owns.

@@ -1,6 +1,4 @@
-//! The conformance suite on the in-memory backend, on paused time.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! The in-memory backend.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +9,7 @@ use discovery_core::memory::{MemoryLink, MemoryStore};
 use discovery_core::{Backend, Policy, Result};
 
 /// The store, and the links of all handles.
-struct Memory(MemoryStore, Mutex<Vec<MemoryLink>>);
+pub(crate) struct Memory(MemoryStore, Mutex<Vec<MemoryLink>>);
 
 #[async_trait]
 impl Fixture for Memory {

@@ -3,83 +3,91 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::feed::Feed;
-use super::instances::Instances;
-use super::model::{Hold, Model};
-use super::names::Names;
-use super::{Brake, EngineCore};
+use super::watch::{FeedHandle, Watch};
+use crate::ServiceNames;
 use crate::model::check_name;
-use crate::registry::{FeedHandle, Watch};
-use crate::snapshot::{Freshness, Snapshot};
+use crate::snapshot::{Freshness, Snapshot, View};
 use crate::store::Scope;
-use crate::{ServiceNames, snapshot::View};
 
-/// The open feeds. The maps hold weak references: a feed lives as long as its watches.
-#[derive(Default)]
-pub(super) struct Feeds {
-    open: Mutex<Open>,
+/// The views of a scope, the newest of which counts, and the task that makes them; whoever drops the task ends the views.
+pub(crate) type Opened<V> = (watch::Receiver<Arc<V>>, BoxFuture<'static, ()>);
+
+/// What feeds are opened of: an engine, or several registries as one.
+pub(crate) trait Source: Send + Sync + Sized + 'static {
+    fn feeds(&self) -> &Feeds<Self>;
+    fn runtime(&self) -> &Handle;
+    /// The address without credentials, for messages.
+    fn address(&self) -> String;
+    fn open_service(&self, service: &Arc<str>) -> Opened<Snapshot>;
+    fn open_names(&self) -> Opened<ServiceNames>;
 }
 
-#[derive(Default)]
-struct Open {
+/// The open feeds. The maps hold weak references: a feed lives as long as its watches.
+pub(crate) struct Feeds<S: Source> {
+    open: Mutex<Open<S>>,
+}
+
+struct Open<S: Source> {
     closed: bool,
-    services: HashMap<Arc<str>, Weak<Shared<Snapshot>>>,
-    names: Weak<Shared<ServiceNames>>,
+    services: HashMap<Arc<str>, Weak<Shared<S, Snapshot>>>,
+    names: Weak<Shared<S, ServiceNames>>,
+}
+
+impl<S: Source> Default for Feeds<S> {
+    fn default() -> Self {
+        Self { open: Mutex::new(Open { closed: false, services: HashMap::new(), names: Weak::new() }) }
+    }
 }
 
 /// What the watches of one scope share. Dropping the last one ends the subscription.
-struct Shared<V: View> {
-    core: Arc<EngineCore>,
+struct Shared<S: Source, V: View> {
+    source: Arc<S>,
     scope: Scope,
     receiver: watch::Receiver<Arc<V>>,
-    /// `None` where there is nothing to follow: a bad name, or a closed backend.
+    /// `None` of a closed backend, where there is nothing to follow.
     task: Option<AbortHandle>,
 }
 
-impl Feeds {
-    pub(super) fn watch(core: &Arc<EngineCore>, service: &str) -> Watch {
-        let mut open = core.feeds.lock();
+impl<S: Source> Feeds<S> {
+    pub(crate) fn watch(source: &Arc<S>, service: &str) -> Watch {
+        let mut open = source.feeds().lock();
         if let Some(shared) = open.services.get(service).and_then(Weak::upgrade) {
             return shared.watch();
         }
         let service: Arc<str> = service.into();
-        let policy = &core.link.policy;
-        let hold = match policy.brake {
-            Brake::Off => None,
-            Brake::Hold { share, grace } => Some(Hold { share, grace: grace.unwrap_or(policy.ttl) }),
-        };
-        let scope = Scope::Service(service.clone());
-        let shared = match check_name("service", &service) {
-            Ok(()) => Shared::open(core, open.closed, scope, Instances::new(service.clone(), core.link.clone(), hold)),
+        let opened = match check_name("service", &service) {
+            Ok(()) => source.open_service(&service),
             Err(error) => {
                 // A watch cannot fail, so a bad name is a set that never comes, with its reason.
                 let mut view = Snapshot::loading(service.clone());
                 view.freshness = Freshness::Loading(crate::Since::now(), Some(error));
                 let (sender, receiver) = watch::channel(Arc::new(view));
-                let task =
-                    (!open.closed).then(|| core.runtime.spawn(async move { sender.closed().await }).abort_handle());
-                Arc::new(Shared { core: core.clone(), scope, receiver, task })
+                let task: BoxFuture<'static, ()> = Box::pin(async move { sender.closed().await });
+                (receiver, task)
             }
         };
+        let shared = Shared::open(source, open.closed, Scope::Service(service.clone()), opened);
         open.services.insert(service, Arc::downgrade(&shared));
         shared.watch()
     }
 
-    pub(super) fn watch_names(core: &Arc<EngineCore>) -> Watch<ServiceNames> {
-        let mut open = core.feeds.lock();
+    pub(crate) fn watch_names(source: &Arc<S>) -> Watch<ServiceNames> {
+        let mut open = source.feeds().lock();
         if let Some(shared) = open.names.upgrade() {
             return shared.watch();
         }
-        let shared = Shared::open(core, open.closed, Scope::Names, Names::new(core.link.store.clone()));
+        let shared = Shared::open(source, open.closed, Scope::Names, source.open_names());
         open.names = Arc::downgrade(&shared);
         shared.watch()
     }
 
     /// Ends all feeds, and with them their watches (W5).
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut open = self.lock();
         open.closed = true;
         let services = std::mem::take(&mut open.services);
@@ -89,17 +97,16 @@ impl Feeds {
         names.upgrade().iter().for_each(|shared| shared.end());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, Open<S>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<V: View> Shared<V> {
-    fn open<M: Model<View = V>>(core: &Arc<EngineCore>, closed: bool, scope: Scope, model: M) -> Arc<Self> {
-        let (feed, receiver) = Feed::new(core.link.clone(), scope.clone(), model);
+impl<S: Source, V: View> Shared<S, V> {
+    fn open(source: &Arc<S>, closed: bool, scope: Scope, (receiver, task): Opened<V>) -> Arc<Self> {
         // A closed backend's feed is dropped here, so its watches end at once.
-        let task = (!closed).then(|| core.runtime.spawn(feed.run()).abort_handle());
-        Arc::new(Self { core: core.clone(), scope, receiver, task })
+        let task = (!closed).then(|| source.runtime().spawn(task).abort_handle());
+        Arc::new(Self { source: source.clone(), scope, receiver, task })
     }
 
     fn watch(self: &Arc<Self>) -> Watch<V> {
@@ -113,19 +120,19 @@ impl<V: View> Shared<V> {
     }
 }
 
-impl<V: View> FeedHandle for Shared<V> {
+impl<S: Source, V: View> FeedHandle for Shared<S, V> {
     fn subject(&self) -> String {
         match &self.scope {
-            Scope::Service(service) => format!("service {service:?} on {}", self.core.address()),
-            Scope::Names => format!("the list of services on {}", self.core.address()),
+            Scope::Service(service) => format!("service {service:?} on {}", self.source.address()),
+            Scope::Names => format!("the list of services on {}", self.source.address()),
         }
     }
 }
 
-impl<V: View> Drop for Shared<V> {
+impl<S: Source, V: View> Drop for Shared<S, V> {
     fn drop(&mut self) {
         self.end();
-        let mut open = self.core.feeds.lock();
+        let mut open = self.source.feeds().lock();
         // A newer feed of the same scope may stand there already; only a dead entry is removed.
         match &self.scope {
             Scope::Service(service) => {
