@@ -51,6 +51,13 @@ fn acl(text: &str) -> Acl {
 async fn r01_r03_the_recipes_are_enough_and_least() {
     let Some(fixture) = ZooKeeperFixture::start().await else { return };
     follow(&fixture, "zookeeper").await;
+    // Another service, of which the registrar of the recipe knows no more than its name.
+    let raw = fixture.raw().await;
+    raw.0.auth("digest", b"admin:admin-secret").await.expect("an identity");
+    raw.0
+        .create("/discovery/orders", b"", &CreateMode::Persistent.with_acls(Acls::creator_all()))
+        .await
+        .expect("a node");
     let options = format!("?acl={}", recipe("zookeeper-acl")[0][0]);
     cases::the_recipes_are_enough_and_least(ZOOKEEPER, fixture.server.socket_address(), &options, TTL).await;
 }

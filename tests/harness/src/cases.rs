@@ -10,6 +10,8 @@ mod hosts;
 mod outage;
 mod recipe;
 mod rights;
+#[cfg(feature = "certificates")]
+mod secrets;
 mod size;
 mod stage;
 mod subject;
@@ -21,6 +23,8 @@ pub use hosts::{a_first_host_that_refuses_costs_no_request, a_host_that_falls_si
 pub use outage::a_minute_without_the_registry_costs_next_to_nothing;
 pub use recipe::recipe;
 pub use rights::{Operator, a_rotated_password_is_read_anew, the_recipes_are_enough_and_least};
+#[cfg(feature = "certificates")]
+pub use secrets::{PASSWORD, secrets_are_never_shown};
 pub use size::{large, ten_thousand_services_survive_a_restart};
 pub use stage::{holds, ids, instance, policy, refused, register, settle, shows};
 pub use subject::Subject;
