@@ -19,5 +19,5 @@ async fn secrets_are_never_shown() {
         server.ctl(&words).await.expect("an account");
     }
     let subject = Subject::new("etcd", discovery_etcd::connect, discovery_etcd::open);
-    cases::secrets_are_never_shown(subject, server.socket_address(), "root", Duration::from_secs(5), &[]).await;
+    cases::secrets_are_never_shown(subject, server.socket_address(), "root", Duration::from_secs(5)).await;
 }

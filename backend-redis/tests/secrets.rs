@@ -18,5 +18,5 @@ async fn secrets_are_never_shown() {
     server.cli(&["ACL", "SETUSER", "app", "on", &password, "~*", "&*", "+@all"]).await.expect("an account");
     server.cli(&["ACL", "SETUSER", "default", "off"]).await.expect("no default account");
     let subject = Subject::new("redis", discovery_redis::connect, discovery_redis::open);
-    cases::secrets_are_never_shown(subject, server.socket_address(), "app", Duration::from_secs(5), &[]).await;
+    cases::secrets_are_never_shown(subject, server.socket_address(), "app", Duration::from_secs(5)).await;
 }

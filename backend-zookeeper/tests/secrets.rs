@@ -16,5 +16,5 @@ async fn secrets_are_never_shown() {
     // It takes any password: the first one owns what it creates, and another one is refused.
     let server = ZooKeeper::start().await.expect("a started ZooKeeper");
     let subject = Subject::new("zookeeper", discovery_zookeeper::connect, discovery_zookeeper::open);
-    cases::secrets_are_never_shown(subject, server.socket_address(), "app", Duration::from_secs(5), &[]).await;
+    cases::secrets_are_never_shown(subject, server.socket_address(), "app", Duration::from_secs(5)).await;
 }
