@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::store::{Hosts, source_towards};
-use discovery_core::{ErrorKind, Policy, RegistryUrl, Result, TlsFiles};
+use discovery_core::{ErrorKind, Login, Policy, RegistryUrl, Result, TlsFiles};
 use etcd_client::{Client, ConnectOptions, GetOptions};
 
 use crate::DEFAULT_PORT;
@@ -20,6 +20,7 @@ pub(crate) const MAX_ANSWER: usize = 32 * 1024 * 1024;
 pub(crate) struct Connection {
     hosts: Hosts<Live>,
     options: ConnectOptions,
+    login: Option<Login>,
     /// Where the certificates are, for `etcds`.
     tls: Option<TlsFiles>,
     /// The policy's deadline of a request.
@@ -37,17 +38,14 @@ pub(crate) struct Live {
 }
 
 impl Connection {
-    pub(crate) fn new(url: &RegistryUrl, policy: &Policy, tls: Option<TlsFiles>) -> Result<Self> {
+    pub(crate) fn new(url: &RegistryUrl, policy: &Policy, login: Option<Login>, tls: Option<TlsFiles>) -> Result<Self> {
         let hosts = Hosts::new(url.hosts(DEFAULT_PORT)?, url.to_string(), policy);
-        let mut options = ConnectOptions::new()
+        let options = ConnectOptions::new()
             .with_connect_timeout(hosts.patience())
             // A member without a leader answers nothing that matters; the next host may have one.
             .with_require_leader(true)
             .with_auto_token_refresh(true);
-        if let Some((user, password)) = url.login()? {
-            options = options.with_user(user, password);
-        }
-        Ok(Self { hosts, options, tls, timeout: policy.timeout })
+        Ok(Self { hosts, options, login, tls, timeout: policy.timeout })
     }
 
     /// The address without credentials.
@@ -71,9 +69,13 @@ impl Connection {
 
     async fn open(&self, host: String, probe_key: &str) -> Result<Live> {
         let host = &host;
+        let options = match &self.login {
+            None => self.options.clone(),
+            Some(login) => self.options.clone().with_user(login.user(), login.password()?),
+        };
         let (endpoint, options) = match &self.tls {
-            None => (format!("http://{host}"), self.options.clone()),
-            Some(files) => (format!("https://{host}"), with_tls(self.options.clone(), files, host)?),
+            None => (format!("http://{host}"), options),
+            Some(files) => (format!("https://{host}"), with_tls(options, files, host)?),
         };
         let client =
             Client::connect([endpoint], Some(options)).await.map_err(|error| classify(error, "connect to", host))?;
@@ -109,7 +111,7 @@ pub(crate) async fn ask(client: &Client, key: &str, host: &str) -> Result<()> {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client's options hold the password.
+        // The client holds the password.
         f.debug_struct("Connection").field("address", &self.address()).finish_non_exhaustive()
     }
 }

@@ -12,6 +12,9 @@
 
 mod connection;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lease;
 mod load;
 mod record;
@@ -25,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::{
-    Backend, Engine, KeySpace, Policy, RegistryUrl, Result, TlsFiles, UrlOptions, store::Capabilities,
+    Backend, Engine, KeySpace, Login, Policy, RegistryUrl, Result, TlsFiles, UrlOptions, store::Capabilities,
 };
 
 use connection::Connection;
@@ -55,13 +58,20 @@ pub fn open(url: &RegistryUrl, policy: Policy) -> Result<Arc<dyn Backend>> {
     start(url, url.options(), policy)
 }
 
-fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+fn start(url: &RegistryUrl, options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+    let store = store(url, options, &policy)?;
+    Ok(Engine::start(Arc::new(store), policy)?)
+}
+
+/// What a URL names; nothing is dialled yet.
+fn store(url: &RegistryUrl, mut options: UrlOptions, policy: &Policy) -> Result<EtcdStore> {
     let tls = match url.scheme() {
         "etcds" => Some(TlsFiles::from_url(&mut options)?),
         _ => None,
     };
+    let login = Login::from_url(url, &mut options, None)?;
     options.finish()?;
-    let connection = Connection::new(url, &policy, tls)?;
+    let connection = Connection::new(url, policy, login, tls)?;
     let capabilities = Capabilities {
         backend: "etcd",
         registers: true,
@@ -73,6 +83,5 @@ fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<A
         lease_survives_reconnect: true,
         lease_survives_restart: true,
     };
-    let store = EtcdStore::new(connection, KeySpace::new(url.path())?, capabilities);
-    Ok(Engine::start(Arc::new(store), policy)?)
+    Ok(EtcdStore::new(connection, KeySpace::new(url.path())?, capabilities))
 }

@@ -18,6 +18,9 @@ mod cluster;
 mod connection;
 mod digest;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod layout;
 mod lease;
 mod live;
@@ -71,7 +74,13 @@ pub fn open(url: &RegistryUrl, policy: Policy) -> Result<Arc<dyn Backend>> {
     start(url, url.options(), policy)
 }
 
-fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+fn start(url: &RegistryUrl, options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+    let store = store(url, options, &policy)?;
+    Ok(Engine::start(Arc::new(store), policy)?)
+}
+
+/// What a URL names; nothing is dialled yet.
+fn store(url: &RegistryUrl, mut options: UrlOptions, policy: &Policy) -> Result<RedisStore> {
     let settings = Settings::read(url, &mut options)?;
     options.finish()?;
     let capabilities = Capabilities {
@@ -86,6 +95,5 @@ fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<A
         lease_survives_restart: true,
     };
     let layout = Layout::new(KeySpace::new(&settings.prefix)?);
-    let store = RedisStore::new(Connection::new(url, settings, &policy), layout, capabilities, policy.timeout);
-    Ok(Engine::start(Arc::new(store), policy)?)
+    Ok(RedisStore::new(Connection::new(url, settings, policy), layout, capabilities, policy.timeout))
 }

@@ -42,12 +42,15 @@ pub(crate) async fn read(node: &Node) -> Result<Map> {
         .await
         .map_err(|error| classify(error, "read the Cluster's map of", &node.host))?;
     let asked = node.host.rsplit_once(':').map_or("", |(host, _)| host);
-    let mut ranges =
-        answer.into_iter().map(|entry| range(entry, asked)).collect::<Option<Vec<_>>>().ok_or_else(|| {
-            Error::new(ErrorKind::Internal, "read the Cluster's map of", &*node.host, "it has no such form")
-        })?;
+    parse(answer, asked)
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "read the Cluster's map of", &*node.host, "it has no such form"))
+}
+
+/// Reads what a server answered; `None` for anything but a map.
+pub(crate) fn parse(answer: Vec<Value>, asked: &str) -> Option<Map> {
+    let mut ranges = answer.into_iter().map(|entry| range(entry, asked)).collect::<Option<Vec<_>>>()?;
     ranges.sort_by_key(|range| range.from);
-    Ok(Map(ranges))
+    Some(Map(ranges))
 }
 
 /// Reads `[from, upto, [host, port, …], …]`, of which the first server is the master. One without a host is the one that was asked.

@@ -3,7 +3,7 @@
 mod line;
 mod progress;
 mod reads;
-mod role;
+pub(crate) mod role;
 mod subscription;
 
 use std::net::IpAddr;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use discovery_core::{Error, ErrorKind, RegistryUrl, Result, TlsFiles, UrlOptions};
+use discovery_core::{Error, ErrorKind, Login, RegistryUrl, Result, TlsFiles, UrlOptions};
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
 /// Redis's own default port for clients.
@@ -34,10 +34,22 @@ pub(crate) struct Settings {
 
 /// How to get into a server. It holds the password, so it has no `Debug`.
 pub(crate) struct Way {
-    /// Credentials, database and protocol.
-    pub(crate) login: RedisConnectionInfo,
+    login: Option<Login>,
+    /// Database and protocol.
+    session: RedisConnectionInfo,
     /// Where the certificates are, for `rediss`.
     pub(crate) tls: Option<TlsFiles>,
+}
+
+impl Way {
+    /// Credentials as they are now, database and protocol.
+    pub(crate) fn login(&self) -> Result<RedisConnectionInfo> {
+        let session = self.session.clone();
+        match &self.login {
+            None => Ok(session),
+            Some(login) => Ok(session.set_username(login.user()).set_password(login.password()?)),
+        }
+    }
 }
 
 impl Settings {
@@ -47,13 +59,9 @@ impl Settings {
         };
         // Notifications and answers share a connection, which needs RESP3. The library's name in CLIENT LIST would cost rights.
         let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
-        let mut login = plain.clone();
+        let mut session = plain.clone();
         // As Redis' own tools read it, a password alone is that of the default user.
-        if let (Some(""), Some(password)) = (url.user(), url.password()) {
-            login = login.set_password(password);
-        } else if let Some((user, password)) = url.login()? {
-            login = login.set_username(user).set_password(password);
-        }
+        let login = Login::from_url(url, options, Some("default"))?;
         let (client, behind) = url.scheme().split_once('+').unwrap_or((url.scheme(), ""));
         let tls = if client == "rediss" { Some(TlsFiles::from_url(options)?) } else { None };
         let (topology, port, prefix) = match behind {
@@ -84,10 +92,10 @@ impl Settings {
             && let Some(database) = options.number("db")?
         {
             let database = i64::try_from(database).map_err(|_| options.invalid("db", "is no number of a database"))?;
-            login = login.set_db(database);
+            session = session.set_db(database);
         }
-        let way = Arc::new(Way { login, tls: tls.clone() });
-        let sentinel_way = Arc::new(Way { login: sentinel_login, tls });
+        let way = Arc::new(Way { login, session, tls: tls.clone() });
+        let sentinel_way = Arc::new(Way { login: None, session: sentinel_login, tls });
         Ok(Self { hosts: url.hosts(port)?, topology, prefix: prefix.to_owned(), way, sentinel_way })
     }
 }
@@ -112,12 +120,15 @@ mod tests {
             (&["a:26379", "b:1"].map(String::from)[..], "prod/eu")
         );
         assert_eq!(settings.topology, Topology::Sentinel("main".into()));
-        assert_eq!((settings.way.login.db(), settings.way.login.username()), (3, Some("app")));
-        assert_eq!((settings.sentinel_way.login.password(), settings.sentinel_way.login.username()), (Some("x"), None));
+        let login = settings.way.login().unwrap();
+        assert_eq!((login.db(), login.username(), login.password()), (3, Some("app"), Some("pw")));
+        let sentinel = settings.sentinel_way.login().unwrap();
+        assert_eq!((sentinel.password(), sentinel.username()), (Some("x"), None));
         let settings = read("redis://:pw@a").unwrap();
-        assert_eq!((settings.way.login.username(), settings.way.login.password()), (None, Some("pw")));
+        let login = settings.way.login().unwrap();
+        assert_eq!((login.username(), login.password()), (Some("default"), Some("pw")));
         let settings = read("redis+cluster://a/prod").unwrap();
-        assert_eq!((settings.topology, settings.way.login.username()), (Topology::Cluster, None));
+        assert_eq!((settings.topology, settings.way.login().unwrap().username()), (Topology::Cluster, None));
         assert_eq!(read("redis://a").unwrap().topology, Topology::Hosts);
         let settings = read("rediss+cluster://a?ca=/ca.pem").unwrap();
         assert!(settings.topology == Topology::Cluster && settings.way.tls.is_some());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use discovery_core::store::{Scope, source_towards};
-use discovery_core::{Error, ErrorKind, Key, Policy, RegistryUrl, Result, TlsFiles};
+use discovery_core::{Error, ErrorKind, Key, Login, Policy, RegistryUrl, Result, TlsFiles};
 use zookeeper_client::{Client, Error as ClientError, SessionState};
 
 use crate::DEFAULT_PORT;
@@ -21,8 +21,7 @@ use crate::watch::Known;
 /// The hosts, and the session that works.
 pub(crate) struct Connection {
     hosts: Vec<String>,
-    /// User and password as ZooKeeper wants them.
-    credentials: Option<Vec<u8>>,
+    login: Option<Login>,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
     ttl: Duration,
@@ -41,6 +40,8 @@ pub(crate) struct Connection {
 /// A session, and what hangs on it.
 pub(crate) struct Live {
     pub(crate) client: Client,
+    /// As whom the session has logged in last.
+    credentials: Mutex<Option<Vec<u8>>>,
     /// What the server can do.
     pub(crate) server: Server,
     pub(crate) watches: Watches,
@@ -76,6 +77,7 @@ impl Connection {
     pub(crate) fn new(
         url: &RegistryUrl,
         policy: &Policy,
+        login: Option<Login>,
         tree: Tree,
         tls: Option<TlsFiles>,
         oldest: Option<Server>,
@@ -88,13 +90,12 @@ impl Connection {
             let advice = "TLS is not compiled in; build discovery-zookeeper with the feature \"tls\"";
             return Err(Error::new(ErrorKind::Unsupported, "open", url.to_string(), advice));
         }
-        let credentials = url.login()?.map(|(user, password)| format!("{user}:{password}").into_bytes());
         let (ttl, patience, current) = (policy.ttl, policy.timeout, RwLock::new(None));
         // The client lowers it to two fifths of the session timeout where that leaves no time for another host.
         let silence = policy.probe + policy.timeout;
         Ok(Self {
             hosts,
-            credentials,
+            login,
             #[cfg(feature = "tls")]
             tls,
             ttl,
@@ -143,6 +144,7 @@ impl Connection {
         if let Ok(live) = self.session()
             && is_back(&live.client).await
         {
+            self.log_in_anew(&live).await?;
             match self.settle(&live.client).await {
                 Err(ClientError::SessionExpired) => {}
                 answer => return answer.map_err(|error| classify(error, "reach", &self.address)),
@@ -157,14 +159,15 @@ impl Connection {
         let failed = |error| classify(error, "reach", &self.address);
         // Likely the server is still what it was.
         let assumed = self.oldest.or_else(|| Some(self.session().ok()?.server)).unwrap_or(Server::V3_6);
-        let mut client = self.dial(assumed).await?;
+        let credentials = self.credentials()?;
+        let mut client = self.dial(assumed, credentials.as_deref()).await?;
         self.settle(&client).await.map_err(failed)?;
         let server = match self.oldest {
             Some(server) => server,
             None => self.examine(&client).await.map_err(failed)?,
         };
         if !server.suits(assumed) {
-            client = self.dial(server).await?;
+            client = self.dial(server, credentials.as_deref()).await?;
             self.settle(&client).await.map_err(failed)?;
         }
         let (asked, granted) = (self.ttl, client.session_timeout());
@@ -179,6 +182,7 @@ impl Connection {
         };
         Ok(Live {
             client,
+            credentials: Mutex::new(credentials),
             server,
             watches,
             written: Mutex::default(),
@@ -199,13 +203,40 @@ impl Connection {
         Ok(server)
     }
 
-    async fn dial(&self, server: Server) -> Result<Client> {
+    /// User and password as ZooKeeper wants them.
+    fn credentials(&self) -> Result<Option<Vec<u8>>> {
+        let Some(login) = &self.login else { return Ok(None) };
+        Ok(Some(format!("{}:{}", login.user(), login.password()?).into_bytes()))
+    }
+
+    /// Adds the password of now to an open session, if it is another one. To ZooKeeper that is one more identity, which the session has
+    /// beside the former one, and its nodes are given to both.
+    pub(crate) async fn log_in_anew(&self, live: &Live) -> Result<()> {
+        let credentials = self.credentials()?;
+        let known = || live.credentials.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(new) = credentials.filter(|new| known().as_ref() != Some(new)) else { return Ok(()) };
+        let failed = |error| classify(error, "log in at", &self.address);
+        live.client.auth("digest", &new).await.map_err(failed)?;
+        let paths: Vec<_> = live.written().values().map(|written| written.path.clone()).collect();
+        for path in paths {
+            match live.client.set_acl(&path, &self.tree.acls(), None).await {
+                // What is gone is made anew, and what somebody took the right to is theirs to give.
+                Ok(_) | Err(ClientError::NoNode | ClientError::NoAuth) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        *known() = Some(new);
+        tracing::info!(address = %self.address, "logged in with the password that is in the file now");
+        Ok(())
+    }
+
+    async fn dial(&self, server: Server, credentials: Option<&[u8]>) -> Result<Client> {
         let mut connector = Client::connector()
             .with_session_timeout(self.ttl)
             .with_connection_timeout(self.silence)
             // Each host once; when to try again is not decided here.
             .with_fail_eagerly();
-        if let Some(credentials) = &self.credentials {
+        if let Some(credentials) = credentials {
             connector = connector.with_auth("digest", credentials);
         }
         let connector = server.prepare(connector);

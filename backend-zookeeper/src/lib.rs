@@ -17,12 +17,16 @@ mod children;
 mod connection;
 mod error;
 mod events;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lease;
 mod load;
 mod members;
 mod own;
 mod place;
 mod record;
+mod rights;
 mod roster;
 mod routes;
 mod server;
@@ -35,7 +39,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery_core::{Backend, Engine, Policy, RegistryUrl, Result, TlsFiles, UrlOptions, store::Capabilities};
+use discovery_core::{Backend, Engine, Login, Policy, RegistryUrl, Result, TlsFiles, UrlOptions, store::Capabilities};
 
 use connection::Connection;
 use server::Server;
@@ -68,7 +72,13 @@ pub fn open(url: &RegistryUrl, policy: Policy) -> Result<Arc<dyn Backend>> {
     start(url, url.options(), policy)
 }
 
-fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+fn start(url: &RegistryUrl, options: UrlOptions, policy: Policy) -> Result<Arc<dyn Backend>> {
+    let store = store(url, options, &policy)?;
+    Ok(Engine::start(Arc::new(store), policy)?)
+}
+
+/// What a URL names; nothing is dialled yet.
+fn store(url: &RegistryUrl, mut options: UrlOptions, policy: &Policy) -> Result<ZooKeeperStore> {
     let tls = match url.scheme() {
         "zookeepers" | "zks" => {
             if options.text("server_name").is_some() {
@@ -89,9 +99,11 @@ fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<A
             server => server,
         },
     };
+    let login = Login::from_url(url, &mut options, None)?;
+    let others = rights::from_url(&mut options, login.is_some())?;
     options.finish()?;
-    let tree = Tree::new(url.path(), url.user().is_some())?;
-    let connection = Connection::new(url, &policy, tree, tls, oldest)?;
+    let tree = Tree::new(url.path(), login.is_some(), others)?;
+    let connection = Connection::new(url, policy, login, tree, tls, oldest)?;
     let capabilities = Capabilities {
         backend: "zookeeper",
         registers: true,
@@ -103,5 +115,5 @@ fn start(url: &RegistryUrl, mut options: UrlOptions, policy: Policy) -> Result<A
         lease_survives_reconnect: true,
         lease_survives_restart: true,
     };
-    Ok(Engine::start(Arc::new(ZooKeeperStore::new(connection, capabilities)), policy)?)
+    Ok(ZooKeeperStore::new(connection, capabilities))
 }

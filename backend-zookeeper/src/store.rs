@@ -47,7 +47,10 @@ impl Store for ZooKeeperStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        let answer = lease::ask(&*self.live()?, &self.connection.tree).await;
+        let live = self.live()?;
+        // ZooKeeper refuses nobody who comes with an old password; requests are refused instead, one after the other.
+        self.connection.log_in_anew(&live).await?;
+        let answer = lease::ask(&live, &self.connection.tree).await;
         answer.map_err(|error| classify(error, "reach", self.connection.address()))
     }
 

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use discovery_core::store::Scope;
 use discovery_core::{Error, ErrorKind, Key, KeySpace, Result};
-use zookeeper_client::{Acls, CreateMode, Error as ClientError, Stat};
+use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Error as ClientError, Permission, Stat};
 
 use crate::connection::Live;
 
@@ -20,12 +20,13 @@ pub(crate) const SUPERSEDED: &[u8] = b"superseded";
 
 pub(crate) struct Tree {
     space: KeySpace,
-    acls: Acls<'static>,
+    /// The rights of what is created.
+    acls: Vec<Acl>,
 }
 
 impl Tree {
-    /// Makes the tree of a prefix; with a user, only that user has rights on what is created.
-    pub(crate) fn new(prefix: &str, authenticated: bool) -> Result<Self> {
+    /// Makes the tree of a prefix. With a user, that user has all rights on what is created, and others those that are listed.
+    pub(crate) fn new(prefix: &str, authenticated: bool, others: Vec<Acl>) -> Result<Self> {
         let space = KeySpace::new(prefix)?;
         // What the server and the client refuse inside of paths, beyond control characters.
         let refused = |c: char| matches!(u32::from(c), 0xd800..=0xf8ff | 0xfff0..);
@@ -37,7 +38,9 @@ impl Tree {
                 format!("ZooKeeper cannot hold the character {c:?}"),
             ));
         }
-        Ok(Self { space, acls: if authenticated { Acls::creator_all() } else { Acls::anyone_all() } })
+        let creator = if authenticated { AuthId::authed() } else { AuthId::anyone() };
+        let acls = [vec![Acl::new(Permission::ALL, creator)], others].concat();
+        Ok(Self { space, acls })
     }
 
     pub(crate) fn root(&self) -> &str {
@@ -73,17 +76,17 @@ impl Tree {
     }
 
     /// The rights of the records that are created.
-    pub(crate) fn acls(&self) -> Acls<'static> {
-        self.acls
+    pub(crate) fn acls(&self) -> Acls<'_> {
+        Acls::new(&self.acls)
     }
 
     /// Creates the parents of a service's records that are missing. As containers the server removes them when they are empty.
     pub(crate) async fn make_parents(&self, live: &Live, service: &str) -> Result<(), ClientError> {
-        let (client, persistent) = (&live.client, CreateMode::Persistent.with_acls(self.acls));
+        let (client, persistent) = (&live.client, CreateMode::Persistent.with_acls(self.acls()));
         if !live.server.has_containers() {
             return client.mkdir(service, &persistent).await;
         }
-        match client.mkdir(service, &CreateMode::Container.with_acls(self.acls)).await {
+        match client.mkdir(service, &CreateMode::Container.with_acls(self.acls())).await {
             // Containers came with 3.5.3.
             Err(ClientError::Unimplemented) => client.mkdir(service, &persistent).await,
             done => done,
@@ -142,15 +145,15 @@ mod tests {
 
     #[test]
     fn r12_a_prefix_that_cannot_be_held_is_refused() {
-        assert!(Tree::new("/prod ü", false).is_ok());
+        assert!(Tree::new("/prod ü", false, Vec::new()).is_ok());
         for bad in ["/🐂", "/\u{e000}", "/a//b", "/\u{fffd}"] {
-            assert!(Tree::new(bad, false).is_err(), "{bad}");
+            assert!(Tree::new(bad, false, Vec::new()).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn paths_end_without_a_separator() {
-        let tree = Tree::new("/prod", false).unwrap();
+        let tree = Tree::new("/prod", false, Vec::new()).unwrap();
         let key = Key { service: "pay/v2".into(), id: "a:1".into() };
         assert_eq!(tree.service(&key.service), "/prod/pay%2Fv2");
         assert_eq!(tree.record(&key), "/prod/pay%2Fv2/a%3A1");

@@ -59,8 +59,8 @@ pub use clock::{Clock, ManualClock, Moment};
 pub use engine::{Backoff, Brake, CacheStatus, DiskCache, Engine, Policy};
 pub use error::{Error, ErrorKind, Result};
 pub use model::{
-    DEFAULT_WEIGHT, Decoded, Endpoint, Instance, InstanceBuilder, Key, KeySpace, MAX_NAME_BYTES, RECORD_VERSION, State,
-    check_name, decode, encode,
+    DEFAULT_WEIGHT, Decoded, Endpoint, Instance, InstanceBuilder, Key, KeySpace, MAX_ENDPOINTS, MAX_METADATA,
+    MAX_NAME_BYTES, RECORD_VERSION, State, check_name, decode, encode,
 };
 pub use patience::{DEFAULT_WAIT, WhenEmpty};
 pub use picker::{Context, Headers, Member, Picker, PickerFactory};
@@ -68,4 +68,4 @@ pub use registry::{Backend, Discovery, RegisterOptions, Registration, Registrati
 pub use roster::{Roster, Step};
 pub use set::{Change, InstanceSet};
 pub use snapshot::{Freshness, ServiceNames, Since, Snapshot};
-pub use url::{RegistryUrl, TlsFiles, TlsMaterial, UrlOptions};
+pub use url::{Login, RegistryUrl, TlsFiles, TlsMaterial, UrlOptions};

@@ -2,6 +2,7 @@
 //!
 //! It is parsed here because no URL parser accepts several hosts. Credentials are kept apart and never printed.
 
+mod login;
 mod options;
 #[cfg(feature = "tls")]
 mod rustls;
@@ -12,6 +13,7 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
+pub use login::Login;
 pub use options::UrlOptions;
 pub use tls::{TlsFiles, TlsMaterial};
 
@@ -112,23 +114,6 @@ impl RegistryUrl {
     /// The password, if one is given. Do not print it.
     pub fn password(&self) -> Option<&str> {
         self.password.as_deref()
-    }
-
-    /// User and password, for a store that wants both or neither. Do not print them.
-    ///
-    /// # Errors
-    /// `InvalidInput` if one is given without the other.
-    pub fn login(&self) -> Result<Option<(&str, &str)>> {
-        let half = |why: &str| {
-            let advice = format!("it names {why}; write user:password@host");
-            Err(Error::invalid("use", format!("registry URL {:?}", self.to_string()), advice))
-        };
-        match (self.user(), self.password()) {
-            (None, _) => Ok(None),
-            (Some(_), None) => half("a user without a password"),
-            (Some(""), _) => half("a password without a user"),
-            (Some(user), Some(password)) => Ok(Some((user, password))),
-        }
     }
 
     /// The hosts as `host:port`, IPv6 in brackets, with `default_port` where none is given.
@@ -271,20 +256,6 @@ mod tests {
         let memory: RegistryUrl = "memory:".parse().unwrap();
         assert_eq!((memory.to_string().as_str(), memory.path()), ("memory:", ""));
         assert_eq!("static:///a:1,b:2".parse::<RegistryUrl>().unwrap().path(), "/a:1,b:2");
-    }
-
-    #[test]
-    fn a_login_is_whole_or_refused() {
-        let login = |text: &str| {
-            let url: RegistryUrl = text.parse().unwrap();
-            url.login().map(|login| login.map(|(user, password)| format!("{user} {password}")))
-        };
-        assert_eq!(login("etcd://h").unwrap(), None);
-        assert_eq!(login("etcd://a:b@h").unwrap().as_deref(), Some("a b"));
-        for (text, said) in [("etcd://a@h", "a user without a password"), ("etcd://:b@h", "a password without a user")]
-        {
-            assert!(login(text).unwrap_err().to_string().contains(said), "{text}");
-        }
     }
 
     #[test]

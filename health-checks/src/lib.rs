@@ -34,6 +34,9 @@ mod check;
 mod checker;
 mod dial;
 mod follow;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod http;
 mod options;

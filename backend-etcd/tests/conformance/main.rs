@@ -7,6 +7,7 @@ mod auth;
 mod fixture;
 mod hosts;
 mod limits;
+mod rights;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -32,6 +32,7 @@ impl Line {
     /// Dials a host and logs in. Notifications go to `pushes`.
     pub(super) async fn dial(host: &str, way: &Way, pushes: Option<Arc<Pushes>>) -> Result<Self> {
         let failed = |error: RedisError| classify(error, "connect to", host);
+        let login = way.login()?;
         let stream = TcpStream::connect(host).await.map_err(|error| failed(error.into()))?;
         // Requests are small and wait for their answers; Nagle's algorithm would hold them back.
         stream.set_nodelay(true).map_err(|error| failed(error.into()))?;
@@ -47,10 +48,10 @@ impl Line {
         let progress = Progress::new();
         let stream = Observed::new(stream, progress.clone());
         let (connection, driver) = match &way.tls {
-            None => start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?),
+            None => start(MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(failed)?),
             Some(files) => {
                 let stream = tls::wrap(files, host, stream).await?;
-                start(MultiplexedConnection::new_with_config(&way.login, stream, config).await.map_err(failed)?)
+                start(MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(failed)?)
             }
         };
         Ok(Self { connection, progress, ended: AtomicBool::new(false), source, driver })

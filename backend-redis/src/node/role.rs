@@ -10,6 +10,11 @@ use crate::script::out_of_step;
 /// Asks a server for its role. Needs no right, unlike PING.
 pub(super) async fn check(line: &Line, host: &str) -> Result<()> {
     let answer: Value = line.ask(&redis::cmd("HELLO")).await.map_err(|error| classify(error, "reach", host))?;
+    judge(answer, host)
+}
+
+/// What a server's answer says of its role.
+pub(crate) fn judge(answer: Value, host: &str) -> Result<()> {
     let Value::Map(fields) = answer else {
         return Err(out_of_step("reach", host));
     };

@@ -13,6 +13,7 @@ mod hosts;
 mod limits;
 mod operator;
 mod reading;
+mod rights;
 mod stage;
 #[cfg(feature = "tls")]
 mod tls;

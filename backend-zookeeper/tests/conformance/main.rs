@@ -9,6 +9,7 @@ mod fixture;
 mod hosts;
 mod pages;
 mod raw;
+mod rights;
 mod stage;
 #[cfg(feature = "tls")]
 mod tls;

@@ -39,3 +39,10 @@ async fn r04_a_rotated_certificate_is_read_anew() {
     let Some((server, certificates)) = guarded().await else { return };
     cases::a_rotated_certificate_is_read_anew(ZOOKEEPER, server.socket_address(), &certificates).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r04_w04_a_new_authority_is_trusted_without_a_restart() {
+    let Some((server, certificates)) = guarded().await else { return };
+    let address = server.socket_address();
+    cases::a_new_authority_is_trusted_without_a_restart(ZOOKEEPER, &server, address, &certificates).await;
+}

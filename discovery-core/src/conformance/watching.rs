@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::stage::{eventually, fail, ids, instance, path, register, shows, shows_live, space, stays};
 use super::{Fixture, Stage};
-use crate::{ErrorKind, Freshness, Key};
+use crate::{ErrorKind, Freshness, Key, MAX_ENDPOINTS, MAX_METADATA};
 
 const SOON: Duration = Duration::from_secs(3);
 
@@ -154,6 +154,19 @@ pub async fn w06_f09_a_bad_record_hides_nobody<F: Fixture>(stage: Stage<F>) {
         ("nan".into(), format!(r#"{head}"nan","endpoints":["grpc://h:1"],"weight":"NaN"}}"#).into_bytes()),
         ("stranger".into(), format!(r#"{head}"somebody-else","endpoints":["grpc://h:1"]}}"#).into_bytes()),
     ];
+    let many = |one: &str, count: usize| vec![one; count].join(",");
+    let endpoints = many(r#""grpc://h:1""#, MAX_ENDPOINTS + 1);
+    let metadata = many(r#""a":"b""#, MAX_METADATA + 1);
+    let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
+    let hostile = [
+        ("endpoints", format!(r#"{head}"endpoints","endpoints":[{endpoints}]}}"#)),
+        ("metadata", format!(r#"{head}"metadata","endpoints":["grpc://h:1"],"metadata":{{{metadata}}}}}"#)),
+        ("deep", format!(r#"{head}"deep","endpoints":["grpc://h:1"],"x":{open}{close}}}"#)),
+        ("negative", format!(r#"{head}"negative","endpoints":["grpc://h:1"],"started_at":-1}}"#)),
+        ("large", format!(r#"{head}"large","endpoints":["{}"]}}"#, "x".repeat(900_000))),
+    ];
+    let hostile = hostile.into_iter().map(|(id, text)| (id.to_owned(), text.into_bytes()));
+    let bad: Vec<_> = bad.into_iter().chain(hostile).collect();
     let keys: Vec<_> = bad.iter().map(|(id, _)| format!("{prefix}{id}")).collect();
     stage.fixture.put_raw(keys.iter().cloned().zip(bad.into_iter().map(|(_, value)| value)).collect()).await;
     let watch = backend.watch("pay");

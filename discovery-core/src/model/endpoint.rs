@@ -187,7 +187,7 @@ fn normal_host(host: &str) -> Result<Cow<'_, str>, &'static str> {
     }
     // Resolvers read `0`, `127.1` or `0x7f.1` as IPv4 addresses, so a last label that is a number is never a name.
     let last = bare.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
-    if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") {
+    if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") || last.starts_with("0X") {
         return Err("the host is a malformed IPv4 address");
     }
     Ok(lower(bare))
@@ -256,6 +256,7 @@ mod tests {
             "grpc://127.1:80",
             "grpc://1.2.3.4.5:80",
             "grpc://0x7f.1:80",
+            "grpc://h.0X7f:80",
             "grpc://a..b:80",
             "grpc://h:0",
             "grpc://h:70000",

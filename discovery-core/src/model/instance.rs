@@ -13,6 +13,12 @@ use crate::{Error, Result};
 /// It is 100, not 1, so that a tenth of the traffic can be asked for without touching the others (Dubbo and Kratos use the same).
 pub const DEFAULT_WEIGHT: u32 = 100;
 
+/// The most endpoints of an instance. A list of more is a mistake or an attack: each costs a reader ten times what it costs the store.
+pub const MAX_ENDPOINTS: usize = 64;
+
+/// The most values of an instance's metadata, for the same reason.
+pub const MAX_METADATA: usize = 1_024;
+
 /// One value of the metadata, under its name.
 pub(super) type Entry = (Arc<str>, Arc<str>);
 
@@ -254,7 +260,8 @@ impl InstanceBuilder {
     /// Checks everything and builds the instance.
     ///
     /// # Errors
-    /// `InvalidInput` for a bad name, id or endpoint, or if there is no endpoint.
+    /// `InvalidInput` for a bad name, id or endpoint, if there is no endpoint, or for more than [`MAX_ENDPOINTS`] of them or
+    /// [`MAX_METADATA`] values of metadata.
     pub fn build(self) -> Result<Instance> {
         if let Some(error) = self.error {
             return Err(error);
@@ -267,6 +274,15 @@ impl InstanceBuilder {
                 "it has no endpoint; add at least one, such as grpc://10.0.0.5:9000",
             ));
         };
+        for (what, count, most) in [
+            ("endpoints", self.endpoints.len(), MAX_ENDPOINTS),
+            ("values of metadata", self.metadata.len(), MAX_METADATA),
+        ] {
+            if count > most {
+                let subject = format!("instance of {}", self.service);
+                return Err(Error::invalid("build", subject, format!("it has more than {most} {what}")));
+            }
+        }
         let id = self.id.unwrap_or_else(|| {
             let host = first.host();
             if first.unix_path().is_some() {
@@ -332,6 +348,9 @@ mod tests {
             Instance::builder("pay").id("").endpoint("grpc://h:1"),
             Instance::builder("p\u{7}").endpoint("grpc://h:1"),
             Instance::builder("p".repeat(256)).endpoint("grpc://h:1"),
+            Instance::builder("p").endpoints(vec![Endpoint::new("grpc", "h", 1).unwrap(); MAX_ENDPOINTS + 1]),
+            (0..=MAX_METADATA)
+                .fold(Instance::builder("p").endpoint("grpc://h:1"), |b, n| b.metadata(n.to_string(), "")),
         ] {
             assert!(builder.build().is_err());
         }

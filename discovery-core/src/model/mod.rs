@@ -8,7 +8,7 @@ mod record;
 
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::split_authority;
-pub use instance::{DEFAULT_WEIGHT, Instance, InstanceBuilder, State};
+pub use instance::{DEFAULT_WEIGHT, Instance, InstanceBuilder, MAX_ENDPOINTS, MAX_METADATA, State};
 pub use keyspace::{Key, KeySpace};
 pub use name::{MAX_NAME_BYTES, check_name};
 pub use record::{Decoded, RECORD_VERSION, decode, encode};

@@ -16,7 +16,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::instance::{DEFAULT_WEIGHT, Entry};
+use super::instance::{DEFAULT_WEIGHT, Entry, MAX_ENDPOINTS, MAX_METADATA};
 use super::{Endpoint, Instance, Key, State};
 use crate::{Error, ErrorKind, Result};
 
@@ -124,7 +124,10 @@ impl<'de> Visitor<'de> for AnyEndpoints {
         // Nearly always it is one.
         let mut endpoints = Ok(Vec::with_capacity(1));
         while let Some(text) = list.next_element::<Text<'de>>()? {
-            if let Ok(some) = &mut endpoints {
+            if let Ok(some) = &mut endpoints
+                // One more than there may be shows that there are too many.
+                && some.len() <= MAX_ENDPOINTS
+            {
                 match Endpoint::parse(&text.0, None) {
                     Ok(endpoint) => some.push(endpoint),
                     Err(error) => endpoints = Err(error),
@@ -156,7 +159,9 @@ impl<'de> Visitor<'de> for AnyMetadata {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
         let mut entries = Vec::with_capacity(1);
         while let Some((name, value)) = map.next_entry::<Text<'de>, Text<'de>>()? {
-            entries.push((Arc::from(&*name.0), Arc::from(&*value.0)));
+            if entries.len() <= MAX_METADATA {
+                entries.push((Arc::from(&*name.0), Arc::from(&*value.0)));
+            }
         }
         Ok(Metadata(entries))
     }
@@ -255,6 +260,9 @@ pub fn decode(key: &Key, value: &[u8]) -> Result<Decoded> {
         Some("draining") => State::Draining,
         Some(other) => return Err(corrupt(format!("unknown state {other:?}"))),
     };
+    if record.metadata.len() > MAX_METADATA {
+        return Err(corrupt(format!("it has more than {MAX_METADATA} values of metadata")));
+    }
     let (weight, repaired) = read_weight(record.weight.as_ref());
     let mut builder = Instance::builder(key.service.clone())
         .id(key.id.clone())
@@ -375,6 +383,17 @@ mod tests {
             record(r#","endpoints":["grpc://0.0.0.0:80"]"#),
             record(r#","endpoints":["grpc://h:1"],"weight":"NaN""#),
             record(r#","endpoints":["grpc://h:1"],"state":"confused""#),
+            record(&format!(r#","endpoints":[{}]"#, [r#""grpc://h:1""#; MAX_ENDPOINTS + 1].join(","))),
+            record(&format!(
+                r#","endpoints":["grpc://h:1"],"metadata":{{{}}}"#,
+                [r#""a":"b""#; MAX_METADATA + 1].join(",")
+            )),
+            record(&format!(r#","endpoints":["grpc://h:1"],"x":{}{}"#, "[".repeat(100_000), "]".repeat(100_000))),
+            record(r#","endpoints":["grpc://h:1"],"started_at":-1"#),
+            record(r#","endpoints":["grpc://h:1"],"started_at":18446744073709551616"#),
+            br#"{"v":4294967296,"id":"a","service":"pay","endpoints":["grpc://h:1"]}"#.to_vec(),
+            record(r#","endpoints":["grpc://h:1"],"zone":"\ud800""#),
+            [&record("")[..record("").len() - 1], b",\"endpoints\":[\"grpc://h:1\"],\"zone\":\"\xff\"}"].concat(),
             br#"{"v":2,"id":"a","service":"pay","endpoints":["grpc://h:1"]}"#.to_vec(),
             br#"{"v":1,"id":"b","service":"pay","endpoints":["grpc://h:1"]}"#.to_vec(),
             br#"{"v":1,"id":"a","service":"PAY","endpoints":["grpc://h:1"]}"#.to_vec(),
@@ -385,7 +404,12 @@ mod tests {
 
     #[test]
     fn f13_a_number_that_is_no_weight_becomes_the_default_and_is_reported() {
-        for (raw, weight) in [("-1", DEFAULT_WEIGHT), ("1.5", DEFAULT_WEIGHT), ("4294967296", u32::MAX)] {
+        for (raw, weight) in [
+            ("-1", DEFAULT_WEIGHT),
+            ("1.5", DEFAULT_WEIGHT),
+            ("4294967296", u32::MAX),
+            ("18446744073709551616", DEFAULT_WEIGHT),
+        ] {
             let raw = record(&format!(r#","endpoints":["grpc://h:1"],"weight":{raw}"#));
             let decoded = decode(&key(), &raw).unwrap();
             assert_eq!(decoded.instance.weight(), weight);

@@ -13,7 +13,7 @@ pub(super) const MAX_ANSWER: usize = 1024;
 
 /// What a server says of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Unknown,
     Serving,
     NotServing,
@@ -55,7 +55,7 @@ pub(super) fn encode(service: &str) -> Vec<u8> {
 }
 
 /// Reads the answer, or says what is wrong with it.
-pub(super) fn decode(answer: &[u8]) -> Result<Status, &'static str> {
+pub(crate) fn decode(answer: &[u8]) -> Result<Status, &'static str> {
     let (prefix, message) = answer.split_first_chunk::<PREFIX>().ok_or("no message")?;
     let [flag, length @ ..] = *prefix;
     if flag != 0 {

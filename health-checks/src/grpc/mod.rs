@@ -1,7 +1,7 @@
 //! Whether the instance says that it serves, by the standard gRPC health protocol.
 
 mod call;
-mod message;
+pub(crate) mod message;
 
 use std::sync::Arc;
 

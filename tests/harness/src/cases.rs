@@ -8,6 +8,10 @@
 
 mod hosts;
 mod outage;
+mod recipe;
+mod rights;
+#[cfg(feature = "certificates")]
+mod secrets;
 mod size;
 mod stage;
 mod subject;
@@ -17,9 +21,16 @@ mod wire;
 
 pub use hosts::{a_first_host_that_refuses_costs_no_request, a_host_that_falls_silent_is_left};
 pub use outage::a_minute_without_the_registry_costs_next_to_nothing;
+pub use recipe::recipe;
+pub use rights::{Operator, a_rotated_password_is_read_anew, the_recipes_are_enough_and_least};
+#[cfg(feature = "certificates")]
+pub use secrets::{PASSWORD, secrets_are_never_shown};
 pub use size::{large, ten_thousand_services_survive_a_restart};
 pub use stage::{holds, ids, instance, policy, refused, register, settle, shows};
 pub use subject::Subject;
 #[cfg(feature = "certificates")]
-pub use tls::{a_rotated_certificate_is_read_anew, certificates_on_both_sides, wrong_certificates_are_said};
+pub use tls::{
+    a_new_authority_is_trusted_without_a_restart, a_rotated_certificate_is_read_anew, certificates_on_both_sides,
+    wrong_certificates_are_said,
+};
 pub use wire::Wire;

@@ -8,6 +8,9 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
+/// What an authority writes.
+const FILES: [&str; 5] = ["ca.pem", "server.pem", "server-key.pem", "client.pem", "client-key.pem"];
+
 /// An authority, and what it has signed: a server's certificate for loopback and a client's.
 #[derive(Debug)]
 pub struct Certificates {
@@ -51,6 +54,30 @@ impl Certificates {
             fs::write(folder.path().join(format!("{name}-key.pem")), key.serialize_pem())?;
         }
         Ok(Self { folder })
+    }
+
+    /// Puts what another authority has signed in the place of these files, as a rotation does.
+    ///
+    /// # Errors
+    ///
+    /// When the files cannot be written.
+    pub fn replace_by(&self, other: &Self) -> io::Result<()> {
+        for name in FILES {
+            fs::copy(other.folder.path().join(name), self.folder.path().join(name))?;
+        }
+        let both = self.both();
+        if both.exists() { self.join().map(drop) } else { Ok(()) }
+    }
+
+    /// The server's key and certificate in one file, as ZooKeeper wants them.
+    pub(crate) fn join(&self) -> io::Result<PathBuf> {
+        let (certificate, key) = self.server();
+        fs::write(self.both(), fs::read_to_string(key)? + &fs::read_to_string(certificate)?)?;
+        Ok(self.both())
+    }
+
+    fn both(&self) -> PathBuf {
+        self.folder.path().join("server-both.pem")
     }
 
     /// The authority's certificate.

@@ -1,6 +1,7 @@
 //! The lease of a handle: granted when first needed, renewed, audited, given up when nothing hangs on it (R8).
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -13,6 +14,10 @@ use crate::{Error, ErrorKind, Result};
 
 /// Leases that were lost before this many others are not asked about.
 const MAX_FORMER: usize = 8;
+
+/// What a store grants is a number of the store's: none would be renewed without a pause, and one of all time is no time.
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// What the keeper holds of the store's leases.
 pub(super) struct Holding {
@@ -119,7 +124,8 @@ impl Keeper {
     pub(super) fn granted(&mut self, result: Result<Lease>) {
         self.holding.busy = false;
         match result {
-            Ok(lease) => {
+            Ok(mut lease) => {
+                lease.ttl = lease.ttl.clamp(SHORTEST, LONGEST);
                 self.holding.next = self.now + lease.ttl / 3;
                 self.holding.audit_next = self.now + lease.ttl;
                 self.holding.backoff.reset();
@@ -145,11 +151,11 @@ impl Keeper {
         match result {
             Ok(Renewal::Held(ttl)) => {
                 self.holding.backoff.reset();
-                self.holding.next = self.now + ttl / 3;
+                self.holding.next = self.now + ttl.clamp(SHORTEST, LONGEST) / 3;
                 self.hold_all_but(&HashSet::new());
             }
             Ok(Renewal::Partly { ttl, failed, cause }) => {
-                let wait = self.holding.backoff.next(cause.is_retryable()).min(ttl / 6);
+                let wait = self.holding.backoff.next(cause.is_retryable()).min(ttl.max(SHORTEST) / 6);
                 self.holding.next = self.now + wait;
                 let failed: HashSet<_> = failed.into_iter().collect();
                 self.hold_all_but(&failed);

@@ -24,6 +24,18 @@ impl Subject {
         Self { scheme, connect, open }
     }
 
+    /// The scheme without TLS.
+    #[cfg(feature = "certificates")]
+    pub(super) fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// Opens a handle, or says why not.
+    #[cfg(feature = "certificates")]
+    pub(super) fn try_connect(&self, url: &RegistryUrl) -> Result<Arc<dyn Backend>> {
+        (self.connect)(url)
+    }
+
     /// Opens a handle on what follows the scheme, such as `127.0.0.1:2379/prefix?ttl=3s`, as a user does.
     pub fn connect(&self, rest: impl Display) -> Arc<dyn Backend> {
         (self.connect)(&url(self.scheme, rest)).unwrap()

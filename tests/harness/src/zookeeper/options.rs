@@ -34,9 +34,7 @@ impl ZooKeeperOptions {
     /// The errors of joining the server's certificate and key into the one file that ZooKeeper reads.
     #[cfg(feature = "certificates")]
     pub fn with_tls(mut self, certificates: &Certificates) -> std::io::Result<Self> {
-        let (certificate, key) = certificates.server();
-        let joined = certificate.with_file_name("server-both.pem");
-        std::fs::write(&joined, std::fs::read_to_string(&key)? + &std::fs::read_to_string(&certificate)?)?;
+        let joined = certificates.join()?;
         self.lines.extend([
             "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned(),
             format!("ssl.keyStore.location={}", joined.display()),
