@@ -34,7 +34,7 @@ impl Connection {
 
     /// The database by its number.
     pub(crate) fn database(&self) -> i64 {
-        self.settings.way.login.db()
+        self.settings.way.database()
     }
 
     /// The connection that works, or worked last.

@@ -42,6 +42,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// The database by its number.
+    pub(crate) fn database(&self) -> i64 {
+        self.session.db()
+    }
+
     /// Credentials as they are now, database and protocol.
     pub(crate) fn login(&self) -> Result<RedisConnectionInfo> {
         let session = self.session.clone();

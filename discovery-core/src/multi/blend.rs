@@ -48,13 +48,24 @@ pub(super) struct Instances {
     revision: u64,
     unreadable: usize,
     held: usize,
+    from_disk: bool,
 }
 
 impl Instances {
     pub(super) fn new(service: Arc<str>, sides: usize) -> Self {
         let sides = (0..sides).map(|_| Side::default()).collect();
         let set = InstanceSet::default();
-        Self { service, sides, counted: Counted::Nobody, order: Vec::new(), set, revision: 0, unreadable: 0, held: 0 }
+        Self {
+            service,
+            sides,
+            counted: Counted::Nobody,
+            order: Vec::new(),
+            set,
+            revision: 0,
+            unreadable: 0,
+            held: 0,
+            from_disk: false,
+        }
     }
 
     /// Takes the sides' sets, and returns the ids of which something changed, and those that left a live side.
@@ -152,9 +163,10 @@ impl Blend for Instances {
         // The sides have mostly the same instances, so that sums would count them twice.
         let unreadable = counted.iter().map(|view| view.unreadable).max().unwrap_or(0);
         let held = counted.iter().map(|view| view.held).max().unwrap_or(0);
-        let counts = (unreadable, held);
-        let recounted = counts != (self.unreadable, self.held);
-        (self.unreadable, self.held) = counts;
+        let from_disk = counted.iter().any(|view| view.from_disk);
+        let counts = (unreadable, held, from_disk);
+        let recounted = counts != (self.unreadable, self.held, self.from_disk);
+        (self.unreadable, self.held, self.from_disk) = counts;
         shown || recounted
     }
 
@@ -166,6 +178,7 @@ impl Blend for Instances {
             instances: self.set.clone(),
             unreadable: self.unreadable,
             held: self.held,
+            from_disk: self.from_disk,
         })
     }
 }

@@ -57,7 +57,7 @@ use crate::registry::{
     Backend, Command, Discovery, Feeds, Keeping, Opened, Registration, RegistrationState, Registry, Source, Watch,
 };
 use crate::store::Capabilities;
-use crate::{Error, ErrorKind, Instance, Result, ServiceNames, Snapshot, UrlOptions};
+use crate::{CacheStatus, Error, ErrorKind, Instance, Result, ServiceNames, Snapshot, UrlOptions};
 use blend::{Instances, Names};
 use choice::LONGEST;
 use follow::Follow;
@@ -333,6 +333,17 @@ impl Backend for Multi {
 
     fn address(&self) -> String {
         self.core.whole_address()
+    }
+
+    /// What the sides' caches did together.
+    fn cache_status(&self) -> Option<CacheStatus> {
+        let sides = self.core.sides.iter().filter_map(|side| side.cache_status());
+        sides.reduce(|all, side| CacheStatus {
+            written: all.written + side.written,
+            failed: all.failed + side.failed,
+            refused: all.refused + side.refused,
+            failure: all.failure.or(side.failure),
+        })
     }
 
     /// That of the side which answers first.

@@ -36,6 +36,11 @@ impl Fixture for Both {
         Ok((both, Arc::new(Links([first_link, second_link]))))
     }
 
+    async fn reopen(&self, prefix: &str, policy: Policy) -> Result<Arc<dyn Backend>> {
+        let sides = vec![self.0[0].reopen(prefix, policy.clone()).await?, self.0[1].reopen(prefix, policy).await?];
+        Ok(Multi::new(sides, MultiOptions::default())?)
+    }
+
     async fn put_raw(&self, records: Vec<(String, Vec<u8>)>) {
         self.0[0].put_raw(records.clone()).await;
         self.0[1].put_raw(records).await;
