@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use discovery_core::multi::{Mode, compare};
-use discovery_core::{Discovery, Instance, State};
+use discovery_core::{Instance, State};
 
 use crate::{Stage, instance, put, register, until, weighing};
 
