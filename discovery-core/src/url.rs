@@ -191,6 +191,8 @@ fn parse_host(text: &str) -> Result<(String, Option<u16>), String> {
 pub(crate) fn redacted(text: &str) -> String {
     let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
     let shown = match text.rsplit_once('@') {
+        // It stands in a password with a `?`, or in an option, behind which others follow.
+        Some((before, _)) if before.contains('?') => format!("{scheme}://***"),
         Some((_, rest)) => format!("{scheme}://***@{rest}"),
         // Without `@` a password can only stand where a port belongs.
         None if text.split(',').any(|host| {
@@ -301,6 +303,7 @@ mod tests {
             "static:///grpc://root:s3cret@h:1",
             "etcd://root:s3cret",
             "etcd://h:1,root:s3cret/p",
+            "redis+sentinel://h/main?sentinel_user=a@b&sentinel_password=s3cret",
         ] {
             let shown = match text.parse::<RegistryUrl>() {
                 Ok(url) => format!("{url} {url:?} {:?}", url.options()),

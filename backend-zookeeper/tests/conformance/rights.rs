@@ -51,13 +51,12 @@ fn acl(text: &str) -> Acl {
 async fn r01_r03_the_recipes_are_enough_and_least() {
     let Some(fixture) = ZooKeeperFixture::start().await else { return };
     follow(&fixture, "zookeeper").await;
-    // Another service, of which the registrar of the recipe knows no more than its name.
+    // Another service, of which the registrar of the recipe knows no more than its name. Whoever lists the services may look into each.
     let raw = fixture.raw().await;
     raw.0.auth("digest", b"admin:admin-secret").await.expect("an identity");
-    raw.0
-        .create("/discovery/orders", b"", &CreateMode::Persistent.with_acls(Acls::creator_all()))
-        .await
-        .expect("a node");
+    let acls = [Acl::new(Permission::ALL, AuthId::authed()), acl(&recipe("zookeeper-acl")[0][0])];
+    let owned = CreateMode::Persistent.with_acls(Acls::new(&acls));
+    raw.0.create("/discovery/orders", b"", &owned).await.expect("a node");
     let options = format!("?acl={}", recipe("zookeeper-acl")[0][0]);
     cases::the_recipes_are_enough_and_least(ZOOKEEPER, fixture.server.socket_address(), &options, TTL).await;
 }

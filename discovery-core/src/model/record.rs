@@ -419,6 +419,14 @@ mod tests {
         assert_eq!((plain.instance.weight(), plain.repaired), (DEFAULT_WEIGHT, None));
     }
 
+    #[test]
+    fn unknown_numbers_survive_to_the_last_digit() {
+        let raw =
+            record(r#","endpoints":["tcp://h:1"],"later":18446744078888888888888888888888888888888888888888888888888"#);
+        let instance = decode(&key(), &raw).unwrap().instance;
+        assert_eq!(decode(&key(), &encode(&instance)).unwrap().instance, instance);
+    }
+
     proptest! {
         #[test]
         fn no_bytes_panic(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
