@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::load::Load;
 use super::server::Server;
-use super::{SERVERS, Scene};
+use super::{RATE, SERVERS, Scene};
 use crate::Result;
+use crate::calls::Load;
 
 const BEFORE: Duration = Duration::from_secs(15);
 const AWAY: Duration = Duration::from_secs(60);
@@ -14,7 +14,7 @@ const JOINS_AFTER: Duration = Duration::from_secs(20);
 pub(super) async fn run(scene: &mut Scene) -> Result<()> {
     let channel = scene.channel().build();
     scene.settled(&channel, SERVERS).await?;
-    let load = Load::start(&channel);
+    let load = Load::start(&channel, RATE);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let begun = Instant::now();
     tokio::time::sleep(BEFORE).await;
@@ -29,9 +29,9 @@ pub(super) async fn run(scene: &mut Scene) -> Result<()> {
     scene.print("away_joined", format!("{:.2}", back.elapsed().as_secs_f64()), "s after its return");
     tokio::time::sleep(Duration::from_secs(3)).await;
     let (before, away) = (load.between(begun, gone), load.between(gone, back));
-    before.print(scene, "before");
-    away.print(scene, "away");
+    before.print(&scene.figure("before"));
+    away.print(&scene.figure("away"));
     scene.print("away_p99_over_before", format!("{:.3}", away.quantile(0.99) / before.quantile(0.99)), "ratio");
-    load.end(begun).await?.print(scene, "around");
+    load.end(begun).await?.print(&scene.figure("around"));
     Ok(())
 }

@@ -6,10 +6,10 @@ use discovery_core::Outcome;
 use discovery_core::attempts::RetryPolicy;
 use discovery_tonic::{Channel, Retries};
 
-use super::load::Load;
 use super::server::Server;
-use super::{SERVERS, Scene};
+use super::{RATE, SERVERS, Scene};
 use crate::Result;
+use crate::calls::Load;
 
 /// Hellos may be said twice.
 fn retries() -> Retries {
@@ -26,7 +26,7 @@ fn failures(channel: &Channel, name: &str) -> u64 {
 pub(super) async fn kill(scene: &mut Scene) -> Result<()> {
     let channel = scene.channel().with_retries(retries()).build();
     scene.settled(&channel, SERVERS).await?;
-    let (load, begun) = (Load::start(&channel), Instant::now());
+    let (load, begun) = (Load::start(&channel, RATE), Instant::now());
     tokio::time::sleep(Duration::from_secs(2)).await;
     let name = scene.servers[0].name().to_owned();
     scene.servers[0].process().kill()?;
@@ -36,7 +36,7 @@ pub(super) async fn kill(scene: &mut Scene) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let later = failures(&channel, &name) - lost;
     tokio::time::sleep(Duration::from_secs(4)).await;
-    load.end(begun).await?.print(scene, "kill");
+    load.end(begun).await?.print(&scene.figure("kill"));
     scene.print("kill_lost_in_flight", lost, "attempts");
     scene.print("kill_attempts_after", later, "attempts");
     scene.servers[0] = Server::start(&name, &scene.url)?;
@@ -47,7 +47,7 @@ pub(super) async fn stop(scene: &mut Scene) -> Result<()> {
     let second = Duration::from_secs(1);
     let channel = scene.channel().with_retries(retries()).with_keepalive(second, second).build();
     scene.settled(&channel, SERVERS).await?;
-    let (load, begun) = (Load::start(&channel), Instant::now());
+    let (load, begun) = (Load::start(&channel, RATE), Instant::now());
     tokio::time::sleep(second * 2).await;
     let frozen = Instant::now();
     scene.servers[1].process().freeze()?;
@@ -59,6 +59,6 @@ pub(super) async fn stop(scene: &mut Scene) -> Result<()> {
     scene.servers[1].process().thaw()?;
     scene.settled(&channel, SERVERS).await?;
     let report = load.end(begun).await?;
-    report.print(scene, "stop");
+    report.print(&scene.figure("stop"));
     Ok(())
 }

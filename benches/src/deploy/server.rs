@@ -1,16 +1,15 @@
 //! A greeter as a process of its own.
 
-use std::process::Command;
 use std::time::Duration;
 
 use discovery_core::RegisterOptions;
 use discovery_greeter::Named;
 use discovery_harness::ServerProcess;
 use discovery_tonic::ServiceServer;
-use tempfile::TempDir;
 
 use super::{SERVICE, SOON};
 use crate::Result;
+use crate::process::Process;
 
 /// How long it serves on while it drains.
 const GRACE: Duration = Duration::from_secs(1);
@@ -30,33 +29,24 @@ pub(crate) async fn serve(name: &str, url: &str) -> Result<()> {
 pub(crate) struct Server {
     name: String,
     url: String,
-    process: ServerProcess,
-    _folder: TempDir,
+    process: Process,
 }
 
 impl Server {
     pub(crate) fn start(name: &str, url: &str) -> Result<Self> {
-        Self::run(name, url, &["serve", name, url])
+        Ok(Self { name: name.to_owned(), url: url.to_owned(), process: Process::start(&["serve", name, url])? })
     }
 
     /// A web server.
     pub(crate) fn start_http() -> Result<Self> {
-        Self::run("web", "", &["serve-http"])
-    }
-
-    fn run(name: &str, url: &str, arguments: &[&str]) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(arguments);
-        let process = ServerProcess::spawn(&command, &folder.path().join("log"))?;
-        Ok(Self { name: name.to_owned(), url: url.to_owned(), process, _folder: folder })
+        Ok(Self { name: "web".to_owned(), url: String::new(), process: Process::start(&["serve-http"])? })
     }
 
     /// Where it listens.
     pub(crate) async fn address(&self) -> Result<String> {
         let end = tokio::time::Instant::now() + SOON;
         loop {
-            let log = self.process.log_tail();
+            let log = self.process.server().log_tail();
             if let Some((_, address)) = log.split_once("listening on ")
                 && let Some(address) = address.lines().next()
             {
@@ -74,15 +64,21 @@ impl Server {
     }
 
     pub(super) fn process(&self) -> &ServerProcess {
-        &self.process
+        self.process.server()
     }
 
-    /// Asks it to stop, waits until it has, and starts another one under the same name.
-    pub(super) async fn restart(&mut self) -> Result<()> {
-        let status = self.process.terminate(GRACE * 30).await?;
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn stop(&self, limit: Duration) -> Result<()> {
+        let status = self.process.server().terminate(limit).await?;
         if !status.success() {
-            return Err(format!("{} ended with {status}: {}", self.name, self.process.log_tail()).into());
+            return Err(format!("{} ended with {status}: {}", self.name, self.process.server().log_tail()).into());
         }
+        Ok(())
+    }
+
+    /// Stops it, and starts another one under the same name.
+    pub(super) async fn restart(&mut self) -> Result<()> {
+        self.stop(GRACE * 30).await?;
         *self = Self::start(&self.name, &self.url)?;
         Ok(())
     }

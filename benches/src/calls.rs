@@ -1,8 +1,9 @@
 //! Calls at a steady rate, whatever becomes of those before, and what became of them.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use discovery_greeter::{GreeterClient, HelloRequest};
@@ -10,7 +11,6 @@ use discovery_tonic::Channel;
 use tokio::task::JoinHandle;
 use tonic::{Request, Status};
 
-use super::{RATE, Scene};
 use crate::Result;
 
 /// What each call allows.
@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const ANSWERS: u32 = 3;
 
 /// One that runs.
-pub(super) struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     ends: Arc<Mutex<Vec<End>>>,
     open: Arc<AtomicU64>,
@@ -27,36 +27,37 @@ pub(super) struct Load {
 }
 
 /// How one call ended: when it began, how long it took, and why it failed.
-struct End {
-    begun: Instant,
-    took: Duration,
-    failure: Option<String>,
+pub(crate) struct End {
+    pub(crate) begun: Instant,
+    pub(crate) took: Duration,
+    pub(crate) failure: Option<String>,
 }
 
 /// What became of the calls that began in some time.
-pub(super) struct Report {
-    pub(super) calls: usize,
-    pub(super) failures: BTreeMap<String, usize>,
+pub(crate) struct Report {
+    pub(crate) calls: usize,
+    pub(crate) failures: BTreeMap<String, usize>,
     /// Seconds, sorted.
     took: Vec<f64>,
 }
 
 impl Load {
-    pub(super) fn start(channel: &Channel) -> Self {
+    /// Starts so many calls a second, half of them unary and half with a stream of answers.
+    pub(crate) fn start(channel: &Channel, rate: u32) -> Self {
         let (stop, ends, open) =
             (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<End>>>::default(), Arc::<AtomicU64>::default());
         let client = GreeterClient::new(channel.clone());
         let (stopped, sink, running) = (stop.clone(), ends.clone(), open.clone());
         let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(Duration::from_millis(1));
+            let mut ticks = tokio::time::interval(Duration::from_secs(2) / rate);
             while !stopped.load(Ordering::Relaxed) {
                 ticks.tick().await;
-                for number in 0..RATE / 1_000 {
+                for streams in [false, true] {
                     let (client, sink, running) = (client.clone(), sink.clone(), running.clone());
                     running.fetch_add(1, Ordering::Relaxed);
                     tokio::spawn(async move {
                         let begun = Instant::now();
-                        let failure = call(client, number % 2 == 1).await.err().map(|status| status.to_string());
+                        let failure = call(client, streams).await.err().map(|status| status.to_string());
                         let end = End { begun, took: begun.elapsed(), failure };
                         sink.lock().unwrap_or_else(PoisonError::into_inner).push(end);
                         running.fetch_sub(1, Ordering::Relaxed);
@@ -68,20 +69,23 @@ impl Load {
     }
 
     /// What became of the calls that began between two moments.
-    pub(super) fn between(&self, from: Instant, until: Instant) -> Report {
-        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = || ends.iter().filter(|end| (from..until).contains(&end.begun));
-        let mut failures = BTreeMap::new();
-        for failure in all().filter_map(|end| end.failure.clone()) {
-            *failures.entry(failure).or_insert(0) += 1;
-        }
-        let mut took: Vec<_> = all().map(|end| end.took.as_secs_f64()).collect();
-        took.sort_by(f64::total_cmp);
-        Report { calls: took.len(), failures, took }
+    pub(crate) fn between(&self, from: Instant, until: Instant) -> Report {
+        let ends = self.ends();
+        let all = ends.iter().filter(|end| (from..until).contains(&end.begun));
+        Report::of(all.map(|end| (end.took, end.failure.as_deref())))
+    }
+
+    /// Takes out how the calls so far ended, so that they do not fill the memory.
+    pub(crate) fn drain(&self) -> Vec<End> {
+        mem::take(&mut self.ends())
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Vec<End>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends it, waits for the calls that are open, and says what became of all.
-    pub(super) async fn end(mut self, begun: Instant) -> Result<Report> {
+    pub(crate) async fn end(mut self, begun: Instant) -> Result<Report> {
         self.stop.store(true, Ordering::Relaxed);
         let last = Instant::now() + DEADLINE * 2;
         (&mut self.task).await?;
@@ -110,22 +114,35 @@ async fn call(mut client: GreeterClient<Channel>, streams: bool) -> Result<(), S
 }
 
 impl Report {
-    pub(super) fn failed(&self) -> usize {
+    /// Of calls that took so long and failed for that reason, if any.
+    pub(crate) fn of<'a>(calls: impl Iterator<Item = (Duration, Option<&'a str>)>) -> Self {
+        let (mut took, mut failures) = (Vec::new(), BTreeMap::new());
+        for (duration, failure) in calls {
+            took.push(duration.as_secs_f64());
+            if let Some(failure) = failure {
+                *failures.entry(failure.to_owned()).or_insert(0) += 1;
+            }
+        }
+        took.sort_by(f64::total_cmp);
+        Self { calls: took.len(), failures, took }
+    }
+
+    pub(crate) fn failed(&self) -> usize {
         self.failures.values().sum()
     }
 
     /// The time that this share of the calls stayed under, in milliseconds.
-    pub(super) fn quantile(&self, share: f64) -> f64 {
+    pub(crate) fn quantile(&self, share: f64) -> f64 {
         let at = (self.took.len() as f64 * share) as usize;
         self.took.get(at.min(self.took.len().saturating_sub(1))).map_or(f64::NAN, |seconds| seconds * 1e3)
     }
 
     /// Prints how many calls there were, how many failed and why, and how long they took.
-    pub(super) fn print(&self, scene: &Scene, what: &str) {
-        scene.print(&format!("{what}_calls"), self.calls, "calls");
-        scene.print(&format!("{what}_failed"), self.failed(), "calls");
-        scene.print(&format!("{what}_p99"), format!("{:.2}", self.quantile(0.99)), "ms");
-        scene.print(&format!("{what}_max"), format!("{:.1}", self.quantile(1.0)), "ms");
+    pub(crate) fn print(&self, figure: &str) {
+        println!("{figure}_calls {} calls", self.calls);
+        println!("{figure}_failed {} calls", self.failed());
+        println!("{figure}_p99 {:.2} ms", self.quantile(0.99));
+        println!("{figure}_max {:.1} ms", self.quantile(1.0));
         for (failure, count) in self.failures.iter().take(5) {
             eprintln!("{count} × {failure}");
         }
