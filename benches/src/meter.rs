@@ -10,7 +10,7 @@ use crate::store::Store;
 /// What a store says that it has done since some moment before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// Changes of its data: etcd's revision, ZooKeeper's transactions, what Redis was told to publish, which is once for each change.
+    /// Changes: etcd's revision, ZooKeeper's transactions, those of sessions and parents among them, and what Redis published of records.
     pub(crate) writes: u64,
     /// What its clients sent it, pings included.
     pub(crate) requests: u64,

@@ -1,5 +1,6 @@
 //! A greeter as a process of its own.
 
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use discovery_core::RegisterOptions;
@@ -67,18 +68,17 @@ impl Server {
         self.process.server()
     }
 
-    /// Asks it to stop, and waits until it has.
-    pub(crate) async fn stop(&self, limit: Duration) -> Result<()> {
-        let status = self.process.server().terminate(limit).await?;
-        if !status.success() {
-            return Err(format!("{} ended with {status}: {}", self.name, self.process.server().log_tail()).into());
-        }
-        Ok(())
+    /// Asks it to stop, and waits until it has, however that ends.
+    pub(crate) async fn stop(&self, limit: Duration) -> Result<ExitStatus> {
+        Ok(self.process.server().terminate(limit).await?)
     }
 
     /// Stops it, and starts another one under the same name.
     pub(super) async fn restart(&mut self) -> Result<()> {
-        self.stop(GRACE * 30).await?;
+        let status = self.stop(GRACE * 30).await?;
+        if !status.success() {
+            return Err(format!("{} ended with {status}: {}", self.name, self.process.server().log_tail()).into());
+        }
         *self = Self::start(&self.name, &self.url)?;
         Ok(())
     }

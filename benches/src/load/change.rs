@@ -13,8 +13,8 @@ use crate::process::Process;
 
 const SIZES: [usize; 2] = [10, 1_000];
 /// Enough for a processor time that is counted in hundredths of a second.
-const UPDATES: usize = 3_000;
-const JOINS: usize = 500;
+const UPDATES: usize = 10_000;
+const JOINS: usize = 2_000;
 
 /// What one change cost the watching process, and the store together with the write.
 struct Cost {

@@ -83,6 +83,29 @@ pub async fn l02_a_return_costs_what_is_held<F: Fixture>(stage: Stage<F>) {
     }
 }
 
+/// L2: a store that comes back empty gets each record once: what an audit misses is not written beside what a lost lease makes dirty.
+pub async fn l02_an_emptied_store_is_filled_once<F: Fixture>(stage: Stage<F>) {
+    let (backend, _) = stage.handle().await;
+    let mut held = Vec::new();
+    for n in 0..20 {
+        held.push(register(&backend, instance(&format!("s{n}"), "a")).await);
+    }
+    stage.fixture.restart_empty().await;
+    for (n, registration) in held.iter().enumerate() {
+        eventually(stage.settle(), "the record", async || {
+            if stage.is_stored(&format!("s{n}"), "a").await { Ok(()) } else { Err(registration.state()) }
+        })
+        .await;
+        is_registered(registration, stage.settle()).await;
+    }
+    let revision = stage.fixture.revision().await;
+    stays(stage.settle(), "what was written once", async || match stage.fixture.revision().await {
+        now if now == revision => Ok(()),
+        now => Err(now),
+    })
+    .await;
+}
+
 /// L3: a change to one of many instances transfers one record.
 pub async fn l03_a_change_costs_one_record<F: Fixture>(stage: Stage<F>) {
     let policy = crate::Policy { reconcile: Duration::from_secs(3_600), ..stage.policy() };

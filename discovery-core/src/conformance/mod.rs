@@ -92,6 +92,7 @@ macro_rules! conformance {
             watching_services_lists_their_names,
             l01_an_outage_costs_few_attempts,
             l02_a_return_costs_what_is_held,
+            l02_an_emptied_store_is_filled_once,
             l03_a_change_costs_one_record,
             l04_f17_a_large_set_is_read_whole,
             f01_an_outage_of_a_minute_ends_in_a_renewed_registration,

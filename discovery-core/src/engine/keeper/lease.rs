@@ -108,7 +108,9 @@ impl Keeper {
             let written = self.keys(|slot| slot.is_present() && slot.claimed);
             self.start_renew(lease.clone(), written);
         }
-        if self.holding.audit_next <= now && !self.holding.audit_busy {
+        // Not beside a renewal: should that find the lease lost, everything is written on another one, and what an audit finds missing
+        // meanwhile would be written twice (L2).
+        if self.holding.audit_next <= now && !self.holding.audit_busy && !self.holding.busy {
             self.holding.audit_busy = true;
             self.holding.audit_next = now + lease.ttl;
             // A record is compared only if nothing about it is under way.

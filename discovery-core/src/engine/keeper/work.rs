@@ -182,9 +182,11 @@ impl Keeper {
                 slot.claimed = true;
                 slot.uncertain = false;
                 slot.backoff.reset();
+                // What was written while the lease was lost hangs on one that nobody renews.
+                let held = self.holding.lease().is_some_and(|held| held.id == lease.id);
                 // The state comes first: whoever hears the answer may look at it at once.
                 if slot.version == version {
-                    slot.dirty = false;
+                    slot.dirty = !held;
                     slot.set_state(RegistrationState::Registered);
                 }
                 slot.answer(version, &Ok(()));
