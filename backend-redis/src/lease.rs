@@ -99,10 +99,8 @@ pub(crate) async fn renew(
                 call.arg(token(lease)).arg(ttl).arg(&batch.ids);
             });
             let mut answer = call.await?;
-            let (version, count, renewed) = (answer.count()?, answer.count()?, answer.count()?);
-            if count == 0 {
-                names::delist(live, layout, &batch.segment, version).await;
-            }
+            // A service that is empty stays in the list, as the handle registers there again; should it not, the list's readers see it.
+            let (_version, _count, renewed) = (answer.count()?, answer.count()?, answer.count()?);
             Ok::<u64, Error>(renewed)
         };
         (within(limit, "renew", &batch, renewal).await, batch.keys)
