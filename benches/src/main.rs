@@ -6,13 +6,17 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench talks to a person")]
 
 mod channel;
+mod chaos;
+mod crew;
 mod deploy;
 mod fleet;
 mod hash;
 mod measure;
 mod pick;
+mod raw;
 mod simulate;
 mod snapshot;
+mod store;
 mod tail;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -30,6 +34,8 @@ async fn main() -> Result<()> {
     match words[..] {
         ["channel", ref names @ ..] => channel::run(names).await,
         ["serve-http"] => channel::serve().await,
+        ["chaos", ref words @ ..] => chaos::run(words).await,
+        ["play", ref words @ ..] => chaos::roles::play(words).await,
         ["deploy", ref stores @ ..] => deploy::run(stores).await,
         ["serve", name, url] => deploy::serve(name, url).await,
         ["hash"] => hash::run().await,
@@ -41,7 +47,7 @@ async fn main() -> Result<()> {
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
             eprintln!(
-                "there is no bench {words:?}; known are: channel [contestant …], deploy [store …], hash, pick, simulate [--schedules N] [--seed N] [--trace], snapshot [store …], tail, tail --plots"
+                "there is no bench {words:?}; known are: channel [contestant …], chaos [--store X] [--minutes N] [--seed N] [--logs FOLDER], deploy [store …], hash, pick, simulate [--schedules N] [--seed N] [--trace], snapshot [store …], tail, tail --plots"
             );
             std::process::exit(2)
         }
