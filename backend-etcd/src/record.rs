@@ -1,9 +1,9 @@
 //! Writing and removing records, guarded by who owns them.
 
-use discovery_core::store::{Lease, Owner, Written};
+use discovery_core::store::{Lease, Owner, Stamps, Written};
 use discovery_core::{Key, KeySpace, Result};
 use etcd_client::{
-    Client, Compare, CompareOp, Error as ClientError, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+    Client, Compare, CompareOp, Error as ClientError, GetOptions, PutOptions, ResponseHeader, Txn, TxnOp, TxnOpResponse,
 };
 
 use crate::error::{classify, is_lease_lost};
@@ -16,20 +16,25 @@ const RACES: usize = 3;
 pub(crate) async fn write(
     client: &Client,
     space: &KeySpace,
+    stamps: &Stamps,
     lease: &Lease,
     key: &Key,
     value: &[u8],
     previous: Option<&Owner>,
 ) -> Result<Written> {
     let path = space.key(key);
+    stamps.forget(key);
     let put = || TxnOp::put(path.as_str(), value, Some(PutOptions::new().with_lease(id(lease))));
     let written = match previous {
         None => take_over(client, space, lease, key, put).await,
         Some(owner) => write_own(client, space, lease, key, owner, put).await,
     };
     match written {
-        Ok(true) => Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() })),
-        Ok(false) => Ok(Written::Superseded),
+        Ok(Some(revision)) => {
+            stamps.wrote(key, revision);
+            Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() }))
+        }
+        Ok(None) => Ok(Written::Superseded),
         Err(error) if is_lease_lost(&error) => Ok(Written::LeaseLost),
         Err(error) => Err(classify(error, "write", &path)),
     }
@@ -42,7 +47,7 @@ async fn take_over(
     lease: &Lease,
     key: &Key,
     put: impl Fn() -> TxnOp,
-) -> Result<bool, ClientError> {
+) -> Result<Option<u64>, ClientError> {
     let path = space.key(key);
     // This lease may have lost the record before; it is taking it back now.
     let unmark = || TxnOp::delete(mark(space, key, id(lease)), None);
@@ -51,10 +56,10 @@ async fn take_over(
             .when([Compare::version(path.as_str(), CompareOp::Equal, 0)])
             .and_then([put(), unmark()])
             .or_else([TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()))]);
-        let answers = client.kv_client().txn(first).await?.op_responses();
-        let holder = match answers.into_iter().next() {
+        let answer = client.kv_client().txn(first).await?;
+        let holder = match answer.op_responses().into_iter().next() {
             Some(TxnOpResponse::Get(mut found)) => found.take_kvs().first().map_or(0, etcd_client::KeyValue::lease),
-            _ => return Ok(true),
+            _ => return Ok(Some(revision(answer.header()))),
         };
         let mut operations = vec![put(), unmark()];
         if holder != 0 && holder != id(lease) {
@@ -63,7 +68,7 @@ async fn take_over(
         }
         let second = Txn::new().when([Compare::lease(path.as_str(), CompareOp::Equal, holder)]).and_then(operations);
         match client.kv_client().txn(second).await {
-            Ok(answer) if answer.succeeded() => return Ok(true),
+            Ok(answer) if answer.succeeded() => return Ok(Some(revision(answer.header()))),
             // Somebody else was faster.
             Ok(_) => {}
             // The former owner's lease has just ended, and its record with it; if it is our own, the next round says so.
@@ -82,7 +87,7 @@ async fn write_own(
     key: &Key,
     owner: &Owner,
     put: impl Fn() -> TxnOp,
-) -> Result<bool, ClientError> {
+) -> Result<Option<u64>, ClientError> {
     let path = space.key(key);
     let mut holders = vec![id(lease), id(&owner.lease), 0];
     holders.dedup();
@@ -95,7 +100,13 @@ async fn write_own(
             .and_then([put()])
             .or_else([TxnOp::txn(otherwise)])
     });
-    Ok(has_put(&client.kv_client().txn(chain).await?.op_responses()))
+    let answer = client.kv_client().txn(chain).await?;
+    Ok(has_put(&answer.op_responses()).then(|| revision(answer.header())))
+}
+
+/// The revision of a transaction, which is that of everything it wrote.
+pub(crate) fn revision(header: Option<&ResponseHeader>) -> u64 {
+    header.map_or(0, |header| header.revision().unsigned_abs())
 }
 
 /// Where it is remembered that a lease lost a record, under the prefix, so that the same rights suffice. `%` alone is no service.

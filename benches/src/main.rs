@@ -13,10 +13,11 @@ mod fleet;
 mod hash;
 mod measure;
 mod pick;
+mod poison;
 mod raw;
+mod registry;
 mod simulate;
 mod snapshot;
-mod store;
 mod tail;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -36,6 +37,7 @@ async fn main() -> Result<()> {
         ["serve-http"] => channel::serve().await,
         ["chaos", ref words @ ..] => chaos::run(words).await,
         ["play", ref words @ ..] => chaos::roles::play(words).await,
+        ["poison", ref words @ ..] => poison::run(words).await,
         ["deploy", ref stores @ ..] => deploy::run(stores).await,
         ["serve", name, url] => deploy::serve(name, url).await,
         ["hash"] => hash::run().await,
@@ -47,7 +49,7 @@ async fn main() -> Result<()> {
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
             eprintln!(
-                "there is no bench {words:?}; known are: channel [contestant …], chaos [--store X] [--minutes N] [--seed N] [--logs FOLDER], deploy [store …], hash, pick, simulate [--schedules N] [--seed N] [--trace], snapshot [store …], tail, tail --plots"
+                "there is no bench {words:?}; known are: channel [contestant …], chaos [--store X] [--minutes N] [--seed N] [--logs FOLDER], deploy [store …], hash, pick, poison [--store X], simulate [--schedules N] [--seed N] [--trace], snapshot [store …], tail, tail --plots"
             );
             std::process::exit(2)
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use discovery_harness::{Etcd, Redis};
-use zookeeper_client::{Acls, Client, CreateMode};
+use zookeeper_client::Client;
 
 use crate::Result;
-use crate::store::Store;
+use crate::registry::Store;
 
 /// Keys and values, in this order one each a line.
 const REDIS_LIST: &str = "local found = {} for _, key in ipairs(redis.call('KEYS', ARGV[1])) do \
@@ -77,35 +77,6 @@ impl<'a> Raw<'a> {
                 Ok(found)
             }
         }
-    }
-
-    pub(crate) async fn delete(&self, key: &str) -> Result<()> {
-        match self {
-            Self::Etcd(server) => server.ctl(&["del", key]).await.map(drop)?,
-            Self::Redis(server) => server.cli(&["DEL", key]).await.map(drop)?,
-            Self::ZooKeeper(client) => match client.delete(key, None).await {
-                Ok(()) | Err(zookeeper_client::Error::NoNode) => {}
-                Err(error) => return Err(error.into()),
-            },
-        }
-        Ok(())
-    }
-
-    /// Writes a value over whatever stands under the key, as an operator does: without a lease, a session or a TTL.
-    pub(crate) async fn put(&self, key: &str, value: &str) -> Result<()> {
-        match self {
-            Self::Etcd(server) => server.ctl_stdin(&["put", key], value.as_bytes()).await.map(drop)?,
-            Self::Redis(server) => server.cli(&["SET", key, value]).await.map(drop)?,
-            Self::ZooKeeper(client) => match client.set_data(key, value.as_bytes(), None).await {
-                Ok(_) => {}
-                Err(zookeeper_client::Error::NoNode) => {
-                    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-                    client.create(key, value.as_bytes(), &options).await.map(drop)?;
-                }
-                Err(error) => return Err(error.into()),
-            },
-        }
-        Ok(())
     }
 }
 

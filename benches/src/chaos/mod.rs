@@ -3,24 +3,27 @@
 //! After each round all faults end, and everybody has to agree within [`SETTLE`]: what the store holds, read past this project, every
 //! watcher's set, and what the parent knows to live.
 
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod roles;
-mod stage;
-mod verdict;
+pub(crate) mod stage;
+pub(crate) mod verdict;
 
 use std::time::Duration;
 
 use crate::Result;
-use crate::store::{NAMES, Store};
+use crate::registry::{NAMES, Store};
 use stage::Stage;
 use verdict::Totals;
 
 /// What is served and called.
-const SERVICE: &str = "greeter";
+pub(crate) const SERVICE: &str = "greeter";
 /// What nobody calls: further registrations of each registrar, on the same lease.
-const BALLAST: &str = "ballast";
+pub(crate) const BALLAST: &str = "ballast";
 const BALLAST_EACH: usize = 4;
-const PREFIX: &str = "chaos";
+/// What everything lies under.
+pub(crate) const PREFIX: &str = "chaos";
+/// Calls a second of each caller.
+const RATE: u32 = 50;
 /// How long the end of all faults may take to be the same for everybody: several times what the options of the URL add up to, as the
 /// machine is busy.
 const SETTLE: Duration = Duration::from_secs(30);
@@ -69,7 +72,7 @@ pub(crate) async fn run(words: &[&str]) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let logs = logs.unwrap_or_else(|| folder.path().to_owned());
     std::fs::create_dir_all(&logs)?;
-    let mut stage = Stage::new(store, logs);
+    let mut stage = Stage::new(store, RATE, logs);
     let mut totals = Totals::default();
     for (number, round) in rounds.iter().enumerate() {
         stage.trace(&format!("round {number} of seed {seed}"));

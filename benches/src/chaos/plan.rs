@@ -7,16 +7,16 @@ use fastrand::Rng;
 
 /// Registrars at the beginning, and of them those that nothing is done to in a round but to the store under them: a call has always
 /// somebody living to go to.
-pub(super) const REGISTRARS: usize = 6;
+pub(crate) const REGISTRARS: usize = 6;
 const ANCHORS: usize = 3;
 const WATCHERS: usize = 3;
 const CALLERS: usize = 2;
 /// How long a round goes on; what is left to heal then is healed before the sets are compared.
-pub(super) const ROUND: Duration = Duration::from_secs(20);
+pub(crate) const ROUND: Duration = Duration::from_secs(20);
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Registrar,
     Watcher,
     Caller,
@@ -24,7 +24,7 @@ pub(super) enum Role {
 
 /// What a process's way to the store does.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Pass,
     Cut,
     Freeze,
@@ -36,7 +36,7 @@ pub(super) enum Wire {
 
 /// What a server of the store suffers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Ill {
+pub(crate) enum Ill {
     Kill,
     Stop,
     Freeze,
@@ -46,8 +46,13 @@ pub(super) enum Ill {
 
 /// Something that happens. Processes have numbers, none of which comes twice.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Event {
-    Start { who: u32, role: Role, id: String, version: u32 },
+pub(crate) enum Event {
+    Start {
+        who: u32,
+        role: Role,
+        id: String,
+        version: u32,
+    },
     Kill(u32),
     Stop(u32),
     Continue(u32),
@@ -60,16 +65,16 @@ pub(super) enum Event {
 }
 
 /// What happens until the next comparison.
-pub(super) type Round = Vec<(Duration, Event)>;
+pub(crate) type Round = Vec<(Duration, Event)>;
 
 /// What a store allows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    pub(super) members: usize,
+pub(crate) struct Limits {
+    pub(crate) members: usize,
     /// Whether processes have proxies in front of the store.
-    pub(super) wires: bool,
+    pub(crate) wires: bool,
     /// Whether it may be started without its data.
-    pub(super) emptied: bool,
+    pub(crate) emptied: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -92,10 +97,17 @@ struct Planner {
 }
 
 /// The plan of a seed.
-pub(super) fn rounds(seed: u64, count: u32, limits: Limits) -> Vec<Round> {
+pub(crate) fn rounds(seed: u64, count: u32, limits: Limits) -> Vec<Round> {
     let cast = BTreeMap::new();
-    let mut planner =
-        Planner { rng: Rng::with_seed(seed), limits, cast, round: Vec::new(), next: 0, version: 0, ill_until: Duration::ZERO };
+    let mut planner = Planner {
+        rng: Rng::with_seed(seed),
+        limits,
+        cast,
+        round: Vec::new(),
+        next: 0,
+        version: 0,
+        ill_until: Duration::ZERO,
+    };
     let mut rounds = Vec::new();
     for (role, size) in [(Role::Registrar, REGISTRARS), (Role::Watcher, WATCHERS), (Role::Caller, CALLERS)] {
         for _ in 0..size {

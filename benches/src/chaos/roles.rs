@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use discovery_core::attempts::{RetryBudget, RetryPolicy};
 use discovery_core::picker::PowerOfTwo;
@@ -20,8 +20,6 @@ use crate::{Result, crew};
 const GRACE: Duration = Duration::from_secs(1);
 /// Long enough for a registry that is away for as long as a round may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Calls a second of each caller.
-const RATE: u32 = 50;
 /// What each call allows.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// A process that did not run for so long was stopped.
@@ -36,7 +34,7 @@ pub(crate) async fn play(words: &[&str]) -> Result<()> {
     match *words {
         ["registrar", id, version, url, parent] => registrar(id, version, url, parent).await,
         ["watcher", url, parent] => watcher(url, parent).await,
-        ["caller", url, parent] => caller(url, parent).await,
+        ["caller", rate, url, parent] => caller(rate.parse()?, url, parent).await,
         _ => Err(format!("there is no role {words:?}").into()),
     }
 }
@@ -122,13 +120,19 @@ async fn watcher(url: &str, parent: &str) -> Result<()> {
         let ids = set.instances().iter().map(|it| format!("{}={}", it.id(), it.version().unwrap_or_default()));
         format!("live {}", ids.collect::<Vec<_>>().join(" "))
     };
-    crew::answer(parent, async |_| watches.iter().map(show).collect::<Vec<_>>().join("|")).await
+    let size = |watch: &Watch<Snapshot>| watch.latest().map_or(0, |set| set.len()).to_string();
+    crew::answer(parent, async |words| match words {
+        "sizes" => watches.iter().map(size).collect::<Vec<_>>().join(" "),
+        _ => watches.iter().map(show).collect::<Vec<_>>().join("|"),
+    })
+    .await
 }
 
 #[derive(Default)]
 struct Tally {
     calls: u64,
-    failed: u64,
+    /// When those began that failed.
+    failed: Vec<SystemTime>,
     /// Failed while this process itself was stopped for a while, so that the deadline passed without a chance.
     excused: u64,
     reasons: BTreeMap<String, u64>,
@@ -138,7 +142,7 @@ struct Tally {
 }
 
 /// Calls at a steady rate from its first set on, and counts.
-async fn caller(url: &str, parent: &str) -> Result<()> {
+async fn caller(rate: u32, url: &str, parent: &str) -> Result<()> {
     let backend = crate::connect(url)?;
     let watch = backend.watch(SERVICE);
     let second = Duration::from_secs(1);
@@ -148,12 +152,12 @@ async fn caller(url: &str, parent: &str) -> Result<()> {
     let builder = Channel::builder(watch.clone(), PowerOfTwo).with_retries(retries);
     let client = GreeterClient::new(builder.with_keepalive(second, second).build());
     let tally = Arc::new(Mutex::new(Tally::default()));
-    let counting = tally.clone();
+    let (counting, shown) = (tally.clone(), watch.clone());
     let calling = async move {
         while watch.latest().is_none_or(|set| set.is_empty()) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let mut ticks = tokio::time::interval(second / RATE);
+        let mut ticks = tokio::time::interval(second / rate);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut last = Instant::now();
         loop {
@@ -165,11 +169,16 @@ async fn caller(url: &str, parent: &str) -> Result<()> {
             tokio::spawn(call(client.clone(), counting.clone()));
         }
     };
-    let answering = crew::answer(parent, async |_| {
+    // `show` alone, or with the moment, in milliseconds since 1970, up to which calls began that count.
+    let answering = crew::answer(parent, async |words| {
+        let upto = words.split_once(' ').and_then(|(_, upto)| upto.parse().ok()).map(Duration::from_millis);
+        let upto = upto.map(|upto| SystemTime::UNIX_EPOCH + upto);
         let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = tally.failed.iter().filter(|begun| upto.is_none_or(|upto| **begun < upto)).count();
+        let size = shown.latest().map_or(0, |set| set.len());
         let reasons: Vec<_> = tally.reasons.iter().map(|(reason, count)| format!("{count} × {reason}")).collect();
         let longest = tally.longest.as_millis();
-        format!("{} {} {} {longest} {}", tally.calls, tally.failed, tally.excused, reasons.join("; "))
+        format!("{} {failed} {} {longest} {size} {}", tally.calls, tally.excused, reasons.join("; "))
     });
     tokio::select! {
         () = calling => Ok(()),
@@ -197,7 +206,7 @@ async fn call(mut client: GreeterClient<Channel>, tally: Arc<Mutex<Tally>>) {
     if tally.stalled.is_some_and(|stalled| stalled > begun) {
         tally.excused += 1;
     } else {
-        tally.failed += 1;
+        tally.failed.push(SystemTime::now() - begun.elapsed());
     }
     *tally.reasons.entry(failure).or_default() += 1;
 }

@@ -12,41 +12,68 @@ use super::PREFIX;
 use super::plan::{Event, Ill, Role, Round, Wire};
 use crate::Result;
 use crate::crew::Mate;
-use crate::store::{Member, Store};
+use crate::registry::{Member, Store};
 
 /// Short enough that a round sees everything happen: leases end, connections are given up, tries are spread.
 const OPTIONS: &str = "ttl=3s&backoff=2s&probe=1s&timeout=1s&connect_timeout=2s&reconcile=5s";
 /// How long a process may take to answer that is not stopped.
-pub(super) const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 /// How long a registrar may take to leave in order, whatever the store does: longer than draining, deregistering and the last calls.
 const LEAVE: Duration = Duration::from_secs(30);
 
 /// One process.
-pub(super) struct Player {
-    pub(super) role: Role,
-    pub(super) id: String,
-    pub(super) mate: Mate,
+pub(crate) struct Player {
+    pub(crate) role: Role,
+    pub(crate) id: String,
+    pub(crate) mate: Mate,
     proxies: Vec<Proxy>,
     stopped: bool,
     leaving: bool,
 }
 
-/// What a caller counted.
+/// What callers counted.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    pub(super) calls: u64,
-    pub(super) failed: u64,
-    pub(super) excused: u64,
-    pub(super) longest: u64,
+pub(crate) struct Calls {
+    pub(crate) calls: u64,
+    pub(crate) failed: u64,
+    pub(crate) excused: u64,
+    /// Milliseconds.
+    pub(crate) longest: u64,
+    /// How many instances one sees.
+    pub(crate) size: u64,
+    pub(crate) reasons: String,
 }
 
-pub(super) struct Stage {
-    pub(super) store: Arc<Store>,
-    pub(super) players: BTreeMap<u32, Player>,
+impl Calls {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.failed += other.failed;
+        self.excused += other.excused;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+impl Player {
+    /// What a caller counted, asked with these words.
+    pub(crate) async fn calls(&self, question: &str) -> Result<Calls> {
+        let answer = self.mate.ask(question, ANSWER).await?;
+        let mut words = answer.splitn(6, ' ');
+        let mut number = || words.next().and_then(|it| it.parse().ok()).ok_or(format!("no number in {answer:?}"));
+        let [calls, failed, excused, longest, size] = [number()?, number()?, number()?, number()?, number()?];
+        let reasons = words.next().unwrap_or_default().to_owned();
+        Ok(Calls { calls, failed, excused, longest, size, reasons })
+    }
+}
+
+pub(crate) struct Stage {
+    pub(crate) store: Arc<Store>,
+    pub(crate) players: BTreeMap<u32, Player>,
     /// Which registrations live: by id, whose they are and in which version.
-    pub(super) living: BTreeMap<String, (u32, u32)>,
-    pub(super) done: BTreeMap<&'static str, u64>,
-    pub(super) calls: Calls,
+    pub(crate) living: BTreeMap<String, (u32, u32)>,
+    pub(crate) done: BTreeMap<&'static str, u64>,
+    pub(crate) calls: Calls,
+    /// Calls a second of each caller.
+    rate: u32,
     logs: PathBuf,
     begun: Instant,
     /// Servers of the store on their way back.
@@ -55,13 +82,14 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new(store: Store, logs: PathBuf) -> Self {
+    pub(crate) fn new(store: Store, rate: u32, logs: PathBuf) -> Self {
         Self {
             store: Arc::new(store),
             players: BTreeMap::new(),
             living: BTreeMap::new(),
             done: BTreeMap::new(),
             calls: Calls::default(),
+            rate,
             logs,
             begun: Instant::now(),
             healing: Vec::new(),
@@ -70,7 +98,7 @@ impl Stage {
     }
 
     /// Says what happens, and when, by this run's clock and by that of the logs.
-    pub(super) fn trace(&self, what: &str) {
+    pub(crate) fn trace(&self, what: &str) {
         eprintln!("{:8.3} {what}", self.begun.elapsed().as_secs_f64());
     }
 
@@ -78,7 +106,7 @@ impl Stage {
         *self.done.entry(what).or_default() += 1;
     }
 
-    pub(super) async fn play(&mut self, round: &Round) -> Result<()> {
+    pub(crate) async fn play(&mut self, round: &Round) -> Result<()> {
         let begun = tokio::time::Instant::now();
         for (at, event) in round {
             tokio::time::sleep_until(begun + *at).await;
@@ -92,7 +120,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn happen(&mut self, event: &Event) -> Result<()> {
+    pub(crate) async fn happen(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Start { who, role, id, version } => self.start(*who, *role, id, *version).await?,
             Event::Kill(who) => {
@@ -163,11 +191,11 @@ impl Stage {
         }
         let hosts = proxies.iter().map(Proxy::address).collect::<Vec<_>>().join(",");
         let url = self.store.url((!proxies.is_empty()).then_some(&hosts), PREFIX);
-        let (url, version_text) = (format!("{url}?{OPTIONS}"), version.to_string());
+        let (url, version_text, rate) = (format!("{url}?{OPTIONS}"), version.to_string(), self.rate.to_string());
         let words: &[&str] = match role {
             Role::Registrar => &["play", "registrar", id, &version_text, &url],
             Role::Watcher => &["play", "watcher", &url],
-            Role::Caller => &["play", "caller", &url],
+            Role::Caller => &["play", "caller", &rate, &url],
         };
         let mate = Mate::start(words, &self.logs.join(format!("{who}-{id}.log"))).await?;
         if role == Role::Registrar {
@@ -247,42 +275,45 @@ impl Stage {
     /// Adds what a caller counted before it is killed.
     async fn note_calls(&mut self, who: u32) {
         let Some(player) = self.players.get(&who).filter(|it| it.role == Role::Caller) else { return };
-        let Ok(words) = player.mate.ask("show", ANSWER).await else {
-            self.trace(&format!("{} does not say how its calls went", player.id));
-            return;
-        };
-        let mut words = words.splitn(5, ' ');
-        let [calls, failed, excused, longest] = [(); 4].map(|()| words.next().and_then(|it| it.parse().ok()));
-        self.calls.calls += calls.unwrap_or(0);
-        self.calls.failed += failed.unwrap_or(0);
-        self.calls.excused += excused.unwrap_or(0);
-        self.calls.longest = self.calls.longest.max(longest.unwrap_or(0));
-        if let Some(reasons) = words.next().filter(|it| !it.is_empty()) {
-            self.trace(&format!("calls of {} that failed: {reasons}", player.id));
+        match player.calls("show").await {
+            Ok(calls) => {
+                if !calls.reasons.is_empty() {
+                    self.trace(&format!("calls of {} that failed: {}", player.id, calls.reasons));
+                }
+                self.calls.add(&calls);
+            }
+            Err(error) => self.trace(&format!("{} does not say how its calls went: {error}", player.id)),
         }
     }
 
-    /// Waits until the calls that are open are over, and adds what the callers counted.
-    pub(super) async fn finish_callers(&mut self) {
+    /// Adds what the callers counted that are still there.
+    pub(crate) async fn finish_callers(&mut self) {
         let callers: Vec<_> = self.of(Role::Caller).map(|(who, _)| who).collect();
         for who in callers {
             self.note_calls(who).await;
         }
     }
 
-    pub(super) fn of(&self, role: Role) -> impl Iterator<Item = (u32, &Player)> {
-        self.players.iter().filter(move |(_, player)| player.role == role && !player.leaving).map(|(who, it)| (*who, it))
+    pub(crate) fn of(&self, role: Role) -> impl Iterator<Item = (u32, &Player)> {
+        self.players
+            .iter()
+            .filter(move |(_, player)| player.role == role && !player.leaving)
+            .map(|(who, it)| (*who, it))
     }
 
     /// Waits for those that leave in order, and says who did not.
-    pub(super) async fn dismiss(&mut self) -> Vec<String> {
+    pub(crate) async fn dismiss(&mut self) -> Vec<String> {
         let leaving: Vec<_> = self.players.iter().filter(|(_, it)| it.leaving).map(|(who, _)| *who).collect();
         let (end, mut hang) = (tokio::time::Instant::now() + LEAVE, Vec::new());
         for who in leaving {
             let Some(player) = self.players.remove(&who) else { continue };
             while player.mate.process().is_running() {
                 if tokio::time::Instant::now() > end {
-                    hang.push(format!("{} (process {who}) does not leave: {}", player.id, player.mate.process().log_tail()));
+                    hang.push(format!(
+                        "{} (process {who}) does not leave: {}",
+                        player.id,
+                        player.mate.process().log_tail()
+                    ));
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -16,7 +16,7 @@ const STAYS: Duration = Duration::from_secs(2);
 type Set = BTreeMap<String, Vec<String>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+pub(crate) enum Fault {
     /// A watcher's set is not live, or not the store's, or not what lives.
     Set,
     /// A registration that lives is not in the store, or not as last updated.
@@ -28,7 +28,7 @@ enum Fault {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     sets: usize,
     lost: usize,
     ghosts: usize,
@@ -39,7 +39,7 @@ pub(super) struct Totals {
 
 impl Totals {
     /// Waits until everybody agrees, and counts what is wrong when the time is over.
-    pub(super) async fn settle(&mut self, stage: &mut Stage) -> Result<()> {
+    pub(crate) async fn settle(&mut self, stage: &mut Stage) -> Result<()> {
         let begun = Instant::now();
         let mut hang: Vec<_> = stage.dismiss().await.into_iter().map(|what| (Fault::State, what)).collect();
         let mut right_since = None;
@@ -77,7 +77,7 @@ impl Totals {
         Ok(())
     }
 
-    pub(super) fn print(&self, store: &str, stage: &Stage, rounds: usize) {
+    pub(crate) fn print(&self, store: &str, stage: &Stage, rounds: usize) {
         let print = |figure: &str, value: &dyn std::fmt::Display, unit: &str| {
             println!("chaos.{store}.{figure} {value} {unit}");
         };
@@ -99,7 +99,7 @@ impl Totals {
 }
 
 /// What is wrong right now.
-async fn compare(stage: &Stage) -> Vec<(Fault, String)> {
+pub(crate) async fn compare(stage: &Stage) -> Vec<(Fault, String)> {
     let mut wrong = Vec::new();
     let [mut served, mut ballast] = [Set::new(), Set::new()];
     for (id, (_, version)) in &stage.living {
@@ -161,7 +161,10 @@ async fn stored(stage: &Stage, service: &str) -> Result<Set> {
 fn differ(living: &Set, stored: &Set, wrong: &mut Vec<(Fault, String)>) {
     for (id, version) in living {
         if stored.get(id) != Some(version) {
-            wrong.push((Fault::Lost, format!("{id} lives in version {version:?}, and the store has {:?}", stored.get(id))));
+            wrong.push((
+                Fault::Lost,
+                format!("{id} lives in version {version:?}, and the store has {:?}", stored.get(id)),
+            ));
         }
     }
     for (id, versions) in stored.iter().filter(|(id, _)| !living.contains_key(*id)) {

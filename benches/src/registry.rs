@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use discovery_harness::{
-    Etcd, EtcdCluster, Program, Redis, RedisCluster, RedisSentinel, Server, ZooKeeper, ZooKeeperEnsemble,
+    Backup, Etcd, EtcdCluster, Program, Redis, RedisCluster, RedisSentinel, Server, ZooKeeper, ZooKeeperEnsemble,
 };
 
 use crate::Result;
@@ -22,13 +22,14 @@ pub(crate) enum Store {
 #[async_trait]
 pub(crate) trait Member: Send + Sync {
     fn address(&self) -> std::net::SocketAddr;
-    fn is_running(&self) -> bool;
+    fn back_up(&self) -> Result<Backup>;
     fn kill(&self) -> Result<()>;
     fn freeze(&self) -> Result<()>;
     fn thaw(&self) -> Result<()>;
     async fn stop(&self) -> Result<()>;
     async fn start_again(&self) -> Result<()>;
     async fn start_empty(&self) -> Result<()>;
+    async fn start_from(&self, backup: &Backup) -> Result<()>;
 }
 
 #[async_trait]
@@ -37,8 +38,8 @@ impl<P: Program> Member for Server<P> {
         self.socket_address()
     }
 
-    fn is_running(&self) -> bool {
-        self.is_running()
+    fn back_up(&self) -> Result<Backup> {
+        Ok(self.back_up()?)
     }
 
     fn kill(&self) -> Result<()> {
@@ -63,6 +64,10 @@ impl<P: Program> Member for Server<P> {
 
     async fn start_empty(&self) -> Result<()> {
         Ok(self.start_empty().await?)
+    }
+
+    async fn start_from(&self, backup: &Backup) -> Result<()> {
+        Ok(self.start_from(backup).await?)
     }
 }
 
