@@ -171,3 +171,28 @@ fn differ(living: &Set, stored: &Set, wrong: &mut Vec<(Fault, String)>) {
         wrong.push((Fault::Ghost, format!("the store has {id} in {versions:?}, which nobody holds")));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(records: &[(&str, &[&str])]) -> Set {
+        let texts = |versions: &&[&str]| versions.iter().map(|&it| it.to_owned()).collect();
+        records.iter().map(|(id, versions)| ((*id).to_owned(), texts(versions))).collect()
+    }
+
+    #[test]
+    fn what_is_missing_old_doubled_or_too_much_is_told() {
+        let living = set(&[("a", &["3"]), ("b", &["1"])]);
+        let found = |stored: Set| {
+            let mut wrong = Vec::new();
+            differ(&living, &stored, &mut wrong);
+            wrong.into_iter().map(|(fault, _)| fault).collect::<Vec<_>>()
+        };
+        assert_eq!(found(living.clone()), []);
+        assert_eq!(found(set(&[("a", &["3"])])), [Fault::Lost]);
+        assert_eq!(found(set(&[("a", &["2"]), ("b", &["1"])])), [Fault::Lost]);
+        assert_eq!(found(set(&[("a", &["3"]), ("b", &["1", "1"])])), [Fault::Lost]);
+        assert_eq!(found(set(&[("a", &["3"]), ("b", &["1"]), ("c", &["1"])])), [Fault::Ghost]);
+    }
+}
