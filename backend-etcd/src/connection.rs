@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use discovery_core::store::{Hosts, source_towards};
@@ -35,6 +36,9 @@ pub(crate) struct Live {
     pub(crate) patience: Duration,
     /// The local address that the host is reached from.
     source: Option<IpAddr>,
+    /// Whether an audit has compared all records on this connection; written by audits alone, of which one is under way at a time, so that
+    /// relaxed ordering suffices.
+    pub(crate) compared: AtomicBool,
 }
 
 impl Connection {
@@ -87,7 +91,7 @@ impl Connection {
         }
         let source = source_towards(std::slice::from_ref(host)).await;
         let streams = Streams::new(client.watch_client().max_decoding_message_size(MAX_ANSWER));
-        Ok(Live { streams, client, patience: self.timeout, source })
+        Ok(Live { streams, client, patience: self.timeout, source, compared: AtomicBool::new(false) })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Writing and removing records, guarded by who owns them.
 
-use discovery_core::store::{Lease, Owner, Written};
+use discovery_core::store::{Lease, Owner, Stamps, Written};
 use discovery_core::{Key, KeySpace, Result};
 use etcd_client::{
-    Client, Compare, CompareOp, Error as ClientError, GetOptions, GetResponse, KeyValue, PutOptions, Txn, TxnOp,
-    TxnOpResponse,
+    Client, Compare, CompareOp, Error as ClientError, GetOptions, GetResponse, KeyValue, PutOptions, ResponseHeader,
+    Txn, TxnOp, TxnOpResponse,
 };
 
 use crate::error::{classify, is_lease_lost};
@@ -17,23 +17,36 @@ const RACES: usize = 3;
 pub(crate) async fn write(
     client: &Client,
     space: &KeySpace,
+    stamps: &Stamps,
     lease: &Lease,
     key: &Key,
     value: &[u8],
     previous: Option<&Owner>,
 ) -> Result<Written> {
     let path = space.key(key);
+    stamps.forget(key);
     let put = || TxnOp::put(path.as_str(), value, Some(PutOptions::new().with_lease(id(lease))));
     let written = match previous {
-        None => take_over(client, space, lease, key, put).await.map(|()| None),
+        None => take_over(client, space, lease, key, put).await.map(Put::Stands),
         Some(owner) => write_own(client, space, lease, key, owner, put).await,
     };
     match written {
-        Ok(None) => Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() })),
-        Ok(Some(Holder(holder))) => Ok(Written::Superseded(holder)),
+        Ok(Put::Stands(revision)) => {
+            stamps.wrote(key, revision);
+            Ok(Written::Done(Owner { lease: lease.clone(), mark: "".into() }))
+        }
+        Ok(Put::Refused(holder)) => Ok(Written::Superseded(holder)),
         Err(error) if is_lease_lost(&error) => Ok(Written::LeaseLost),
         Err(error) => Err(classify(error, "write", &path)),
     }
+}
+
+/// What came of a write.
+enum Put {
+    /// It stands at this revision.
+    Stands(u64),
+    /// Somebody newer owns the record: the lease on which it hangs, if it still stands.
+    Refused(Option<u64>),
 }
 
 /// One round trip where nothing stands. Otherwise a second one writes the record together with a mark on the former owner's lease.
@@ -43,7 +56,7 @@ async fn take_over(
     lease: &Lease,
     key: &Key,
     put: impl Fn() -> TxnOp,
-) -> Result<(), ClientError> {
+) -> Result<u64, ClientError> {
     let path = space.key(key);
     // This lease may have lost the record before; it is taking it back now.
     let unmark = || TxnOp::delete(mark(space, key, id(lease)), None);
@@ -52,10 +65,10 @@ async fn take_over(
             .when([Compare::version(path.as_str(), CompareOp::Equal, 0)])
             .and_then([put(), unmark()])
             .or_else([get_holder(&path)]);
-        let answers = client.kv_client().txn(first).await?.op_responses();
-        let holder = match answers.into_iter().next() {
+        let answer = client.kv_client().txn(first).await?;
+        let holder = match answer.op_responses().into_iter().next() {
             Some(TxnOpResponse::Get(found)) => holder(&found),
-            _ => return Ok(()),
+            _ => return Ok(revision(answer.header())),
         };
         let mut operations = vec![put(), unmark()];
         if holder != 0 && holder != id(lease) {
@@ -64,7 +77,7 @@ async fn take_over(
         }
         let second = Txn::new().when([Compare::lease(path.as_str(), CompareOp::Equal, holder)]).and_then(operations);
         match client.kv_client().txn(second).await {
-            Ok(answer) if answer.succeeded() => return Ok(()),
+            Ok(answer) if answer.succeeded() => return Ok(revision(answer.header())),
             // Somebody else was faster.
             Ok(_) => {}
             // The former owner's lease has just ended, and its record with it; if it is our own, the next round says so.
@@ -75,11 +88,6 @@ async fn take_over(
     Err(ClientError::WatchError("others write the same key all the time".to_owned()))
 }
 
-/// The lease on which a record hangs that was not written, if it stands.
-struct Holder(Option<u64>);
-
-/// Answers who holds the record if it was not written.
-///
 /// A key that does not exist counts as one without a lease. An "or" of comparisons is a chain of else branches.
 async fn write_own(
     client: &Client,
@@ -88,7 +96,7 @@ async fn write_own(
     key: &Key,
     owner: &Owner,
     put: impl Fn() -> TxnOp,
-) -> Result<Option<Holder>, ClientError> {
+) -> Result<Put, ClientError> {
     let path = space.key(key);
     let mut holders = vec![id(lease), id(&owner.lease), 0];
     holders.dedup();
@@ -101,7 +109,8 @@ async fn write_own(
             .and_then([put()])
             .or_else([TxnOp::txn(otherwise)])
     });
-    Ok(refused(&client.kv_client().txn(chain).await?.op_responses()))
+    let answer = client.kv_client().txn(chain).await?;
+    Ok(refused(&answer.op_responses()).unwrap_or_else(|| Put::Stands(revision(answer.header()))))
 }
 
 fn get_holder(path: &str) -> TxnOp {
@@ -113,6 +122,11 @@ fn holder(found: &GetResponse) -> i64 {
     found.kvs().first().map_or(0, KeyValue::lease)
 }
 
+/// The revision of a transaction, which is that of everything it wrote.
+pub(crate) fn revision(header: Option<&ResponseHeader>) -> u64 {
+    header.map_or(0, |header| header.revision().unsigned_abs())
+}
+
 /// Where it is remembered that a lease lost a record, under the prefix, so that the same rights suffice. `%` alone is no service.
 fn mark(space: &KeySpace, key: &Key, lease: i64) -> String {
     let record = space.key(key);
@@ -120,9 +134,11 @@ fn mark(space: &KeySpace, key: &Key, lease: i64) -> String {
 }
 
 /// Who holds the record, if the innermost branch asked instead of writing.
-fn refused(answers: &[TxnOpResponse]) -> Option<Holder> {
+fn refused(answers: &[TxnOpResponse]) -> Option<Put> {
     answers.iter().find_map(|answer| match answer {
-        TxnOpResponse::Get(found) => Some(Holder(Some(holder(found).cast_unsigned()).filter(|lease| *lease != 0))),
+        TxnOpResponse::Get(found) => {
+            Some(Put::Refused(Some(holder(found).cast_unsigned()).filter(|lease| *lease != 0)))
+        }
         TxnOpResponse::Txn(inner) => refused(&inner.op_responses()),
         _ => None,
     })

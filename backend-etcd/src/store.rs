@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use discovery_core::store::{Audit, Capabilities, Digest, Lease, Owner, Renewal, Scope, Sink, Store, Written};
+use discovery_core::store::{Audit, Capabilities, Digest, Lease, Owner, Renewal, Scope, Sink, Stamps, Store, Written};
 use discovery_core::{Error, Key, KeySpace, Result};
 
 use crate::connection::{Connection, Live, ask};
@@ -16,11 +16,12 @@ pub(crate) struct EtcdStore {
     connection: Connection,
     space: KeySpace,
     capabilities: Capabilities,
+    stamps: Stamps,
 }
 
 impl EtcdStore {
     pub(crate) fn new(connection: Connection, space: KeySpace, capabilities: Capabilities) -> Self {
-        Self { connection, space, capabilities }
+        Self { connection, space, capabilities, stamps: Stamps::default() }
     }
 
     fn live(&self) -> Result<Arc<Live>> {
@@ -67,7 +68,7 @@ impl Store for EtcdStore {
     }
 
     async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit> {
-        lease::audit(&self.live()?.client, &self.space, lease, held).await
+        lease::audit(&*self.live()?, &self.space, &self.stamps, lease, held).await
     }
 
     async fn revoke(&self, lease: &Lease) -> Result<()> {
@@ -75,10 +76,11 @@ impl Store for EtcdStore {
     }
 
     async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
-        record::write(&self.live()?.client, &self.space, lease, key, value, previous).await
+        record::write(&self.live()?.client, &self.space, &self.stamps, lease, key, value, previous).await
     }
 
     async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
+        self.stamps.forget(key);
         record::remove(&self.live()?.client, &self.space.key(key), owner).await
     }
 

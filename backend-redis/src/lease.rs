@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use discovery_core::store::{Audit, Lease, Renewal};
+use discovery_core::store::{Audit, Lease, Renewal, Stamps};
 use discovery_core::{Error, ErrorKind, Key, Result};
 use futures_util::future::join_all;
 use tokio::time::timeout;
@@ -123,15 +123,17 @@ pub(crate) async fn renew(
     }
 }
 
-/// Compares the records that bear the mark with those that should, and enlists their services. What cannot be asked about is left alone.
+/// Compares the records that bear the mark with those that should and with what was written last, and enlists their services. What cannot be asked about is left alone.
 pub(crate) async fn audit(
     live: &Live,
     layout: &Layout,
     footprint: &Footprint,
+    stamps: &Stamps,
     patience: Duration,
     lease: &Lease,
     held: &[Key],
 ) -> Result<Audit> {
+    let before = stamps.before(held);
     let mut keys = footprint.keys(lease);
     let known: HashSet<_> = keys.iter().cloned().collect();
     keys.extend(held.iter().filter(|key| !known.contains(*key)).cloned());
@@ -143,22 +145,29 @@ pub(crate) async fn audit(
             });
             let mut answer = call.await?;
             let (version, count) = (answer.count()?, answer.count()?);
-            let mut found = HashSet::with_capacity(answer.len());
+            let mut found = HashMap::with_capacity(answer.len() / 2);
             while !answer.is_empty() {
-                found.insert(answer.text()?);
+                found.insert(answer.text()?, answer.count()?);
             }
             Ok::<_, Error>((version, count, found))
         };
         (within(limit, "audit", &batch, audit).await, batch)
     });
-    let (mut owned, mut unknown, mut seen, mut last) = (HashSet::new(), HashSet::new(), Vec::new(), None);
+    let (mut owned, mut others, mut unknown) = (HashSet::new(), HashSet::new(), HashSet::new());
+    let (mut seen, mut last) = (Vec::new(), None);
     let audits = join_all(audits).await;
     let asked = audits.len();
     let mut failed = 0;
     for (result, Batch { segment, ids, keys }) in audits {
         match result {
             Ok((version, count, found)) => {
-                owned.extend(ids.iter().zip(keys).filter(|(id, _)| found.contains(*id)).map(|(_, key)| key));
+                for (id, key) in ids.iter().zip(keys) {
+                    let Some(revision) = found.get(id) else { continue };
+                    if stamps.is_other(&before, &key, *revision) {
+                        others.insert(key.clone());
+                    }
+                    owned.insert(key);
+                }
                 if count > 0 {
                     seen.push(Seen { segment, version, wait: lease.ttl });
                 }
@@ -181,7 +190,7 @@ pub(crate) async fn audit(
     }
     let wanted: HashSet<_> = held.iter().collect();
     footprint.forget(lease, |key| wanted.contains(key) || owned.contains(key) || unknown.contains(key));
-    let is_missing = |key: &&Key| !owned.contains(*key) && !unknown.contains(*key);
+    let is_missing = |key: &&Key| others.contains(*key) || !owned.contains(*key) && !unknown.contains(*key);
     Ok(Audit {
         missing: held.iter().filter(is_missing).cloned().collect(),
         orphans: owned.iter().filter(|key| !wanted.contains(key)).cloned().collect(),

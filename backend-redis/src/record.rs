@@ -1,6 +1,6 @@
 //! Writing and removing records, guarded by who owns them.
 
-use discovery_core::store::{Lease, Owner, Written};
+use discovery_core::store::{Lease, Owner, Stamps, Written};
 use discovery_core::{Key, Result};
 
 use crate::layout::Layout;
@@ -15,11 +15,13 @@ use crate::names::{self, Seen};
 pub(crate) async fn write(
     live: &Live,
     layout: &Layout,
+    stamps: &Stamps,
     lease: &Lease,
     key: &Key,
     value: &[u8],
     previous: Option<&Owner>,
 ) -> Result<Written> {
+    stamps.forget(key);
     let (segment, id) = (layout.segment(&key.service), layout.id(key));
     let ttl = u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX);
     let call = live.call("write", layout.service_stem(&segment), |call| {
@@ -33,6 +35,7 @@ pub(crate) async fn write(
         return Ok(Written::Superseded(lease_of(&answer.text()?)));
     }
     let (version, count) = (answer.count()?, answer.count()?);
+    stamps.wrote(key, version);
     if count == 1 {
         let seen = Seen { segment, version, wait: lease.ttl };
         if let Err(error) = names::enlist(live, layout, &[seen]).await {

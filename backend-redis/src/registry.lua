@@ -197,12 +197,14 @@ if verb == 'renew' then
   return { nonce, version(), redis.call('ZCARD', index), held }
 end
 
--- audit lease id...: answers the version, how many records there are, and which of the ids the lease holds.
+-- audit lease id...: answers the version, how many records there are, and which of the ids the lease holds, each with the version of its
+-- last change.
 if verb == 'audit' then
   local answer = { nonce, version(), redis.call('ZCARD', index) }
   for n = 5, #ARGV do
     if redis.call('HGET', owners, ARGV[n]) == ARGV[4] and redis.call('EXISTS', record(ARGV[n])) == 1 then
       answer[#answer + 1] = ARGV[n]
+      answer[#answer + 1] = redis.call('ZSCORE', revisions, ARGV[n]) or '0'
     end
   end
   return answer

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use discovery_core::store::{Audit, Capabilities, Digest, Lease, Owner, Renewal, Scope, Sink, Store, Written};
+use discovery_core::store::{Audit, Capabilities, Digest, Lease, Owner, Renewal, Scope, Sink, Stamps, Store, Written};
 use discovery_core::{Error, Key, Result};
 
 use crate::connection::Connection;
@@ -21,6 +21,7 @@ pub(crate) struct RedisStore {
     layout: Layout,
     capabilities: Capabilities,
     footprint: Footprint,
+    stamps: Stamps,
     rounds: Rounds,
     /// The engine's deadline of a request.
     timeout: Duration,
@@ -28,7 +29,15 @@ pub(crate) struct RedisStore {
 
 impl RedisStore {
     pub(crate) fn new(connection: Connection, layout: Layout, capabilities: Capabilities, timeout: Duration) -> Self {
-        Self { connection, layout, capabilities, footprint: Footprint::default(), rounds: Rounds::default(), timeout }
+        Self {
+            connection,
+            layout,
+            capabilities,
+            footprint: Footprint::default(),
+            stamps: Stamps::default(),
+            rounds: Rounds::default(),
+            timeout,
+        }
     }
 
     fn live(&self) -> Result<Arc<Live>> {
@@ -72,7 +81,7 @@ impl Store for RedisStore {
     }
 
     async fn audit(&self, lease: &Lease, held: &[Key]) -> Result<Audit> {
-        lease::audit(&*self.live()?, &self.layout, &self.footprint, self.timeout, lease, held).await
+        lease::audit(&*self.live()?, &self.layout, &self.footprint, &self.stamps, self.timeout, lease, held).await
     }
 
     async fn revoke(&self, lease: &Lease) -> Result<()> {
@@ -82,10 +91,11 @@ impl Store for RedisStore {
     async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
         let live = self.live()?;
         self.footprint.touch(lease, key);
-        record::write(&live, &self.layout, lease, key, value, previous).await
+        record::write(&live, &self.layout, &self.stamps, lease, key, value, previous).await
     }
 
     async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
+        self.stamps.forget(key);
         record::remove(&*self.live()?, &self.layout, key, owner).await
     }
 

@@ -8,6 +8,8 @@
 mod blackout;
 mod calls;
 mod channel;
+mod chaos;
+mod crew;
 mod deploy;
 mod fleet;
 mod hash;
@@ -16,7 +18,10 @@ mod load;
 mod measure;
 mod meter;
 mod pick;
+mod poison;
 mod process;
+mod raw;
+mod registry;
 mod simulate;
 mod snapshot;
 mod store;
@@ -40,6 +45,9 @@ async fn main() -> Result<()> {
         ["call", url, rate, file] => blackout::call(url, rate.parse()?, file).await,
         ["channel", ref names @ ..] => channel::run(names).await,
         ["serve-http"] => channel::serve().await,
+        ["chaos", ref words @ ..] => chaos::run(words).await,
+        ["play", ref words @ ..] => chaos::roles::play(words).await,
+        ["poison", ref words @ ..] => poison::run(words).await,
         ["deploy", ref stores @ ..] => deploy::run(stores).await,
         ["serve", name, url] => deploy::serve(name, url).await,
         ["hold", url, id, registrations, watches] => hold::run(url, id, registrations.parse()?, watches.parse()?).await,
@@ -54,7 +62,7 @@ async fn main() -> Result<()> {
         ["tail", "--plots"] => tail::run(tail::Plots::Yes).await,
         _ => {
             eprintln!(
-                "there is no bench {words:?}; known are: blackout [store …], channel [contestant …], deploy [store …], hash, load [store …], pick, simulate [--schedules N] [--seed N] [--trace], snapshot [store …], storm [store …], tail, tail --plots"
+                "there is no bench {words:?}; known are: blackout [store …], channel [contestant …], chaos [--store X] [--minutes N] [--seed N] [--logs FOLDER], deploy [store …], hash, load [store …], pick, poison [--store X], simulate [--schedules N] [--seed N] [--trace], snapshot [store …], storm [store …], tail, tail --plots"
             );
             std::process::exit(2)
         }

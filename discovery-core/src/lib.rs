@@ -46,6 +46,7 @@ mod set;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod snapshot;
+mod stamps;
 pub mod store;
 mod sync;
 mod url;

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 
 pub use crate::hosts::{Hosts, source_towards};
 use crate::model::Key;
+pub use crate::stamps::Stamps;
 use crate::{Error, Result};
 
 /// What a store can do and where its limits are; the conformance suite asserts each.
@@ -102,7 +103,7 @@ pub enum Written {
 /// What an audit found out about the records that a lease should hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Records that should be there and are not, or do not hang on the lease. Those that could not be asked about are not among them.
+    /// Records that should be there and are not, or are not as they were written, or do not hang on the lease. Those that could not be asked about are not among them.
     pub missing: Vec<Key>,
     /// Records that hang on the lease and should not be there, such as those of a write that came late.
     pub orphans: Vec<Key>,

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "the figures are worth reading")]
 
 mod auth;
+mod backup;
 mod fixture;
 mod hosts;
 mod limits;

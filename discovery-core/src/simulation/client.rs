@@ -1,6 +1,7 @@
 //! One client's view of the simulated store, as the engine drives it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::lies::{Verb, chance, percent};
 use super::world::{News, Shared, World};
 use crate::model::{Key, KeySpace};
 use crate::store::{
-    Audit, Capabilities, Digest, Lease, Owner, RawChange, RawRecord, Renewal, Scope, Sink, Store, Written,
+    Audit, Capabilities, Digest, Lease, Owner, RawChange, RawRecord, Renewal, Scope, Sink, Stamps, Store, Written,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -21,6 +22,7 @@ pub(super) struct SimulatedStore {
     client: usize,
     space: KeySpace,
     limits: Capabilities,
+    stamps: Stamps,
 }
 
 /// A set as it was read: its parts, and what changed between them.
@@ -44,7 +46,7 @@ impl SimulatedStore {
             lease_survives_reconnect: true,
             lease_survives_restart: true,
         };
-        Self { world, client, space, limits }
+        Self { world, client, space, limits, stamps: Stamps::default() }
     }
 
     async fn ask<T: Send + 'static>(
@@ -171,14 +173,19 @@ impl Store for SimulatedStore {
         let (client, id) = (self.client, lease.id);
         let read = move |world: &mut World, _: &str| {
             let lag = world.clients[client].lies.lag.map_or(Duration::ZERO, |lag| lag.by);
-            Ok((world.truth.at(world.now().saturating_sub(lag)).1.keys_of(id), lag.is_zero()))
+            Ok((world.truth.at(world.now().saturating_sub(lag)).1.held_by(id), lag.is_zero()))
         };
+        let before = self.stamps.before(held);
         let answer = self.ask(Verb::Audit, "", read).await;
         self.world.lock().heard(self.client, answer.as_ref().is_ok_and(|(_, honest)| *honest));
-        let found: Vec<_> = answer?.0.iter().filter_map(|key| self.space.parse(key)).collect();
+        let found = answer?.0;
+        let found: BTreeMap<_, _> =
+            found.iter().filter_map(|(path, revision)| Some((self.space.parse(path)?, *revision))).collect();
+        let intact =
+            |key: &&Key| found.get(*key).is_some_and(|revision| !self.stamps.is_other(&before, key, *revision));
         Ok(Audit {
-            missing: held.iter().filter(|key| !found.contains(key)).cloned().collect(),
-            orphans: found.into_iter().filter(|key| !held.contains(key)).collect(),
+            missing: held.iter().filter(|key| !intact(key)).cloned().collect(),
+            orphans: found.into_keys().filter(|key| !held.contains(key)).collect(),
         })
     }
 
@@ -197,7 +204,8 @@ impl Store for SimulatedStore {
         let (client, lease, previous) = (self.client, lease.clone(), previous.cloned());
         let (path, value): (Arc<str>, Arc<[u8]>) = (self.space.key(key).into(), value.into());
         self.world.lock().check_write(client, key, &value);
-        let (subject, key) = (path.clone(), key.clone());
+        self.stamps.forget(key);
+        let (subject, name, key) = (path.clone(), key.clone(), key.clone());
         let write = move |world: &mut World, _: &str| {
             let now = world.now();
             let written = world.truth.write(now, &lease, &path, value, previous.as_ref());
@@ -207,14 +215,19 @@ impl Store for SimulatedStore {
             if let Written::Superseded(holder) = written {
                 world.refused(client, &key, holder);
             }
-            Ok(written)
+            Ok((written, world.truth.state.revision))
         };
-        self.ask(Verb::Write, &subject, write).await
+        let (written, revision) = self.ask(Verb::Write, &subject, write).await?;
+        if matches!(written, Written::Done(_)) {
+            self.stamps.wrote(&name, revision);
+        }
+        Ok(written)
     }
 
     async fn remove(&self, key: &Key, owner: &Owner) -> Result<()> {
         let (path, owner) = (self.space.key(key), owner.clone());
         self.world.lock().check_remove(self.client, key);
+        self.stamps.forget(key);
         let subject = path.clone();
         let remove = move |world: &mut World, _: &str| {
             let now = world.now();

@@ -50,6 +50,12 @@ impl State {
     }
 
     /// The keys that hang on a lease.
+    /// The records on a lease, with their revisions.
+    pub(super) fn held_by(&self, lease: u64) -> Vec<(Arc<str>, u64)> {
+        let held = self.records.iter().filter(|(_, r)| r.lease == Some(lease));
+        held.map(|(key, r)| (key.clone(), r.revision)).collect()
+    }
+
     pub(super) fn keys_of(&self, lease: u64) -> Vec<Arc<str>> {
         self.records.iter().filter(|(_, r)| r.lease == Some(lease)).map(|(key, _)| key.clone()).collect()
     }

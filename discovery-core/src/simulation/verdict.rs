@@ -38,10 +38,7 @@ impl World {
                     RegistrationState::Registered => {
                         let record = self.truth.state.records.get(path);
                         let owner = record.and_then(|r| r.lease).and_then(|lease| self.truth.client_of(lease));
-                        let said = match record {
-                            Some(_) if self.truth.is_brought_back(path) => Said::Wish(*newest),
-                            record => record.map_or(Said::Nothing, |record| record.said),
-                        };
+                        let said = record.map_or(Said::Nothing, |record| record.said);
                         if (owner, said) != (Some(*client), Said::Wish(*newest)) {
                             wrong.push(format!(
                                 "R4/R7: {name} is registered as {newest}, and the store says {said:?} of {owner:?}"

@@ -38,6 +38,14 @@ fn r04_a_record_of_ones_own_that_backups_brought_back_twice_supersedes_nobody() 
     assert!(!report.trace.iter().any(|line| line.contains("Superseded")));
 }
 
+/// The lease outlives the restore, and so does the registration; but what stands is what was written before the last update.
+#[test]
+fn r07_an_older_record_that_a_backup_brought_back_is_written_anew() {
+    for restore in [Step::Restore(millis(3_000)), Step::RestoreBehindProxy(millis(3_000))] {
+        passes(&stage().at(millis(3_000), Step::Update(0, "pay", "a")).at(millis(4_500), restore));
+    }
+}
+
 /// Even so, whoever is newer stays: the former owner names a lease of its own only where its record stands on that.
 #[test]
 fn r06_a_former_owner_does_not_return_behind_a_newer_one_that_left() {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the figures are worth reading")]
 
+mod backup;
 mod hosts;
 mod outage;
 mod recipe;
@@ -19,6 +20,7 @@ mod subject;
 mod tls;
 mod wire;
 
+pub use backup::an_older_record_that_a_backup_brought_back_is_written_anew;
 pub use hosts::{a_first_host_that_refuses_costs_no_request, a_host_that_falls_silent_is_left};
 pub use outage::a_minute_without_the_registry_costs_next_to_nothing;
 pub use recipe::recipe;

@@ -67,5 +67,5 @@ pub use process::ServerProcess;
 pub use program::Program;
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisCluster, RedisOptions, RedisProgram, RedisSentinel};
-pub use server::Server;
+pub use server::{Backup, Server};
 pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions, ZooKeeperProgram};

@@ -3,9 +3,12 @@
 use std::{
     fs, io,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+use tempfile::TempDir;
 
 use crate::{Program, ServerProcess};
 
@@ -15,6 +18,10 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Longer than the 7 s that etcd itself gives open streams before it ends without them; nobody else takes as long.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
+
+/// What a server held when it was backed up. Its files are deleted with this value.
+#[derive(Debug)]
+pub struct Backup(TempDir);
 
 /// A single server with its own ports, data and log, which ends with this value.
 ///
@@ -167,20 +174,43 @@ impl<P: Program> Server<P> {
     ///
     /// A cancelled call leaves an empty server that may not be ready yet.
     pub async fn start_empty(&self) -> io::Result<()> {
-        self.replace(|| match fs::remove_dir_all(self.program.wiped()) {
-            // A server that has never come so far as to write any data.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
+        self.replace(|| remove(&self.program.wiped()))?;
+        self.ready().await
+    }
+
+    /// Copies the data of a stopped server.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` when it is running, as its files would not fit together, and the errors of reading and writing files.
+    pub fn back_up(&self) -> io::Result<Backup> {
+        let process = self.lock();
+        stopped::<P>(&process)?;
+        let folder = TempDir::with_prefix("backup-")?;
+        copy(&self.program.wiped(), folder.path())?;
+        Ok(Backup(folder))
+    }
+
+    /// Starts a stopped server with the same ports and the data of a backup, and waits until it serves requests.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` when it is running, the errors of copying files, and the end of its log when it does not start.
+    ///
+    /// # Cancel safety
+    ///
+    /// A cancelled call leaves a server that may not be ready yet.
+    pub async fn start_from(&self, backup: &Backup) -> io::Result<()> {
+        self.replace(|| {
+            remove(&self.program.wiped())?;
+            copy(backup.0.path(), &self.program.wiped())
         })?;
         self.ready().await
     }
 
     fn replace(&self, prepare: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut process = self.lock();
-        if process.is_running() {
-            let why = format!("{} is running: stop or kill it first", P::NAME);
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
-        }
+        stopped::<P>(&process)?;
         prepare()?;
         *process = spawn(&self.program)?;
         Ok(())
@@ -198,6 +228,35 @@ impl<P: Program> Server<P> {
     fn lock(&self) -> MutexGuard<'_, Arc<ServerProcess>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn stopped<P: Program>(process: &ServerProcess) -> io::Result<()> {
+    if process.is_running() {
+        let why = format!("{} is running: stop or kill it first", P::NAME);
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        // A server that has never come so far as to write any data.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let (entry, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;
+        if entry.is_dir() {
+            copy(&entry, &to)?;
+        } else {
+            fs::copy(&entry, &to)?;
+        }
+    }
+    Ok(())
 }
 
 fn spawn<P: Program>(program: &P) -> io::Result<Arc<ServerProcess>> {

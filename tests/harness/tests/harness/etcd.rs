@@ -44,6 +44,25 @@ async fn keeps_data_through_stop_and_crash_and_loses_them_when_emptied() -> io::
 }
 
 #[tokio::test]
+async fn a_backup_brings_back_what_was() -> io::Result<()> {
+    skip_unless_available!("etcd", "etcdctl");
+    let etcd = Etcd::start().await?;
+    etcd.ctl(&["put", "key", "one"]).await?;
+    assert_eq!(etcd.back_up().map(drop).map_err(|error| error.kind()), Err(io::ErrorKind::AlreadyExists));
+    etcd.kill()?;
+    let backup = etcd.back_up()?;
+    for _ in 0..2 {
+        etcd.start_again().await?;
+        etcd.ctl(&["put", "key", "two"]).await?;
+        etcd.kill()?;
+        etcd.start_from(&backup).await?;
+        assert_eq!(value(&etcd, "key").await?, "one");
+        etcd.kill()?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_frozen_server_answers_again_after_thawing() -> io::Result<()> {
     skip_unless_available!("etcd", "etcdctl");
     let etcd = Etcd::start().await?;
