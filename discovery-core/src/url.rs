@@ -166,6 +166,9 @@ fn parse_host(text: &str) -> Result<(String, Option<u16>), String> {
     };
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or("the bracket of an IPv6 address is not closed")?;
+        if !host.contains(':') {
+            return Err("what stands in brackets is no IPv6 address".to_owned());
+        }
         return match rest.strip_prefix(':') {
             Some(digits) => Ok((host.to_owned(), Some(port(digits)?))),
             None if rest.is_empty() => Ok((host.to_owned(), None)),
@@ -275,6 +278,7 @@ mod tests {
             "etcd://2001:db8::1:2379",
             "etcd://[::1",
             "etcd://[::1]x",
+            "etcd://[]:2",
             "etcd://h/?ttl",
             "etcd://h/?a=1&a=2",
             "etcd://h/#x",

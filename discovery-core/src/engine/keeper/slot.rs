@@ -122,6 +122,8 @@ impl Slot {
         }
         self.serial = serial;
         self.state = state;
+        // What the former registration wrote may stand, and is removed should this one be refused.
+        self.uncertain |= self.claimed;
         self.claimed = false;
         self.naming = None;
     }
