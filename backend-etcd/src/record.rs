@@ -1,5 +1,7 @@
 //! Writing and removing records, guarded by who owns them.
 
+use std::iter;
+
 use discovery_core::store::{Lease, Owner, Stamps, Written};
 use discovery_core::{Key, KeySpace, Result};
 use etcd_client::{
@@ -58,8 +60,7 @@ async fn take_over(
     put: impl Fn() -> TxnOp,
 ) -> Result<u64, ClientError> {
     let path = space.key(key);
-    // This lease may have lost the record before; it is taking it back now.
-    let unmark = || TxnOp::delete(mark(space, key, id(lease)), None);
+    let unmark = || unmark(space, key, lease);
     for _ in 0..RACES {
         let first = Txn::new()
             .when([Compare::version(path.as_str(), CompareOp::Equal, 0)])
@@ -98,6 +99,7 @@ async fn write_own(
     put: impl Fn() -> TxnOp,
 ) -> Result<Put, ClientError> {
     let path = space.key(key);
+    let moves = lease.id != owner.lease.id;
     let mut holders = vec![id(lease), id(&owner.lease), 0];
     holders.dedup();
     let chain = holders.into_iter().rev().fold(Txn::new().and_then([get_holder(&path)]), |otherwise, holder| {
@@ -106,7 +108,7 @@ async fn write_own(
                 Compare::lease(path.as_str(), CompareOp::Equal, holder),
                 Compare::version(mark(space, key, id(&owner.lease)), CompareOp::Equal, 0),
             ])
-            .and_then([put()])
+            .and_then(iter::once(put()).chain(moves.then(|| unmark(space, key, lease))).collect::<Vec<_>>())
             .or_else([TxnOp::txn(otherwise)])
     });
     let answer = client.kv_client().txn(chain).await?;
@@ -131,6 +133,11 @@ pub(crate) fn revision(header: Option<&ResponseHeader>) -> u64 {
 fn mark(space: &KeySpace, key: &Key, lease: i64) -> String {
     let record = space.key(key);
     format!("{}%/{lease:x}/{}", space.root(), record.strip_prefix(&space.root()).unwrap_or(&record))
+}
+
+/// Forgets that the lease lost the record: it is being written on it now.
+fn unmark(space: &KeySpace, key: &Key, lease: &Lease) -> TxnOp {
+    TxnOp::delete(mark(space, key, id(lease)), None)
 }
 
 /// Who holds the record, if the innermost branch asked instead of writing.

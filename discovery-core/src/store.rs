@@ -241,7 +241,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Without `previous` it takes over whatever stands there, and the store remembers, as long as the former owner's lease lives, that
     /// it lost the record (R6). With `previous` it writes only if the record is absent, nobody's (no lease), or still that owner's, and
-    /// was not taken from it; otherwise it answers [`Written::Superseded`].
+    /// was not taken from it; otherwise it answers [`Written::Superseded`]. Once it has written, the lease has not lost the record any more.
     async fn write(&self, lease: &Lease, key: &Key, value: &[u8], previous: Option<&Owner>) -> Result<Written> {
         let _ = (lease, key, value, previous);
         Err(unsupported("register on", self.address()))

@@ -117,9 +117,6 @@ impl Store for Handle {
                 return Written::LeaseLost;
             }
             let holder = state.get(&path).and_then(|record| record.lease);
-            if previous.is_none() {
-                state.reclaim(&path, lease.id);
-            }
             match (previous, holder) {
                 (None, Some(former)) if former != lease.id => state.supersede(&path, former),
                 (Some(owner), _) => {
@@ -130,6 +127,7 @@ impl Store for Handle {
                 }
                 (None, _) => {}
             }
+            state.reclaim(&path, lease.id);
             state.put(&path, value, Some(lease.id));
             Written::Done(Owner { lease: lease.clone(), mark: "".into() })
         })

@@ -221,7 +221,6 @@ impl Truth {
         let holder = self.state.records.get(key).and_then(|record| record.lease);
         match previous {
             None => {
-                self.state.taken.remove(&(key.clone(), lease.id));
                 if let Some(former) = holder.filter(|former| *former != lease.id) {
                     self.state.taken.insert((key.clone(), former));
                 }
@@ -233,6 +232,7 @@ impl Truth {
                 }
             }
         }
+        self.state.taken.remove(&(key.clone(), lease.id));
         self.put(now, key, value, Some(lease.id));
         Written::Done(Owner { lease: lease.clone(), mark: "".into() })
     }

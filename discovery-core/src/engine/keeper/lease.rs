@@ -15,6 +15,9 @@ use crate::{Error, ErrorKind, Result};
 /// Leases that were lost before this many others are not asked about.
 const MAX_FORMER: usize = 8;
 
+/// How soon an audit follows the removal of a record whose last write had no known outcome.
+const AUDIT_SOON: Duration = Duration::from_secs(1);
+
 /// What a store grants is a number of the store's: none would be renewed without a pause, and one of all time is no time.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -29,13 +32,27 @@ pub(super) struct Holding {
     next: Instant,
     audit_next: Instant,
     audit_busy: bool,
+    /// Whether a write on the lease had no known outcome, so that something may hang on it of which nothing is known.
+    doubtful: bool,
+    /// When a lease that could not be revoked is revoked again.
+    revoke_next: Instant,
     backoff: Backoff,
 }
 
 impl Holding {
     pub(super) fn new(backoff: Backoff) -> Self {
         let now = Instant::now();
-        Self { lease: None, former: Vec::new(), busy: false, next: now, audit_next: now, audit_busy: false, backoff }
+        Self {
+            lease: None,
+            former: Vec::new(),
+            busy: false,
+            next: now,
+            audit_next: now,
+            audit_busy: false,
+            doubtful: false,
+            revoke_next: now,
+            backoff,
+        }
     }
 
     pub(super) fn lease(&self) -> Option<&Lease> {
@@ -63,21 +80,17 @@ impl Holding {
         self.backoff.reset();
     }
 
-    pub(super) fn revoked(&mut self, now: Instant) {
-        self.busy = false;
-        // Whoever registered meanwhile must not wait for the old lease's next renewal.
-        self.next = now;
-    }
-
-    /// An audit soon finds what a write of unknown outcome left behind.
-    pub(super) fn audit_at(&mut self, at: Instant) {
-        self.audit_next = self.audit_next.min(at);
+    /// Notes that a write had no known outcome. An audit soon finds what it left behind.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        self.audit_next = self.audit_next.min(now + AUDIT_SOON);
+        self.doubtful = true;
     }
 
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let renew = (!self.busy).then_some(self.next);
         let audit = (!self.audit_busy && self.lease.is_some()).then_some(self.audit_next);
-        renew.into_iter().chain(audit).filter(|at| *at > now).min()
+        let revoke = self.lease.is_some().then_some(self.revoke_next);
+        renew.into_iter().chain(audit).chain(revoke).filter(|at| *at > now).min()
     }
 }
 
@@ -96,6 +109,9 @@ impl Keeper {
             return;
         };
         if self.slots.is_empty() && self.running.is_empty() {
+            if self.holding.revoke_next > now {
+                return;
+            }
             self.holding.part_with_lease();
             self.holding.busy = true;
             self.start_revoke(lease);
@@ -123,6 +139,20 @@ impl Keeper {
         self.slots.iter().filter(|(_, slot)| wanted(slot)).map(|(key, _)| key.clone()).collect()
     }
 
+    pub(super) fn revoked(&mut self, lease: Lease, result: Result<()>) {
+        self.holding.busy = false;
+        // Whoever registered meanwhile must not wait for the old lease's next renewal.
+        self.holding.next = self.now;
+        let Err(error) = result else { return };
+        tracing::debug!(%error, "could not revoke the lease");
+        // Where nothing hangs on it the store may let it expire.
+        if error.is_retryable() && self.holding.doubtful {
+            self.holding.former.retain(|former| former.id != lease.id);
+            self.holding.lease = Some(lease);
+            self.holding.revoke_next = self.now + self.holding.backoff.next(true);
+        }
+    }
+
     pub(super) fn granted(&mut self, result: Result<Lease>) {
         self.holding.busy = false;
         match result {
@@ -132,6 +162,7 @@ impl Keeper {
                 self.holding.audit_next = self.now + lease.ttl;
                 self.holding.backoff.reset();
                 self.holding.lease = Some(lease);
+                self.holding.doubtful = false;
                 for key in self.keys(|slot| slot.is_present() && slot.dirty) {
                     self.schedule(&key, self.now);
                 }

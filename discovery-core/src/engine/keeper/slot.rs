@@ -40,6 +40,8 @@ pub(super) struct Slot {
     pub(super) owner: Option<Owner>,
     /// The owner on a former lease of the handle that the next write names instead of `owner`.
     pub(super) naming: Option<Owner>,
+    /// A lease on which a takeover was sent whose outcome is unknown: should it arrive late, it takes the record from this process itself.
+    pub(super) takeover: Option<Lease>,
     /// Whether this registration wrote once: from then on it yields to a newer owner, before that it takes over.
     pub(super) claimed: bool,
     pub(super) backoff: Backoff,
@@ -61,6 +63,7 @@ impl Slot {
             again: None,
             owner: None,
             naming: None,
+            takeover: None,
             claimed: false,
             backoff,
             state,
@@ -103,10 +106,17 @@ impl Slot {
     }
 
     /// Has the next write name the owner on that lease, if it is a former one of the handle's: then what holds the record is no newer owner
-    /// but this process itself, on a lease that it lost and that a restored store brought back. `false` if it is not, or was named in vain.
+    /// but this process itself, on a lease that it lost and that a restored store brought back. Where nobody holds the record that was taken,
+    /// it was a late takeover of this process itself, if there was one. `false` if it is neither, or was named in vain.
     pub(super) fn name_former(&mut self, former: &[Lease], by: Option<u64>) -> bool {
-        let lease = former.iter().find(|lease| Some(lease.id) == by).filter(|_| self.claimed && self.is_present());
-        let next = lease.map(|lease| Owner { lease: lease.clone(), mark: "".into() });
+        if !self.claimed || !self.is_present() {
+            return false;
+        }
+        let lease = match by {
+            Some(by) => former.iter().find(|lease| lease.id == by).cloned(),
+            None => self.takeover.take(),
+        };
+        let next = lease.map(|lease| Owner { lease, mark: "".into() });
         let is_new = next.is_some() && next != self.naming;
         self.naming = next;
         is_new

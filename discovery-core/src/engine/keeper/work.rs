@@ -4,16 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use super::{Keeper, MAX_RUNNING, Wanted, superseded};
 use crate::model::Key;
 use crate::registry::RegistrationState;
 use crate::store::{Audit, Lease, Renewal, Written};
 use crate::{Error, ErrorKind, Result};
-
-/// How soon an audit follows the removal of a record whose last write had no known outcome.
-const AUDIT_SOON: Duration = Duration::from_secs(1);
 
 /// Whether a write that ended so may reach the store all the same, and later than others.
 fn is_unknown(error: &Error) -> bool {
@@ -25,7 +22,7 @@ pub(super) enum Done {
     Granted(Result<Lease>),
     Renewed(Lease, Result<Renewal>),
     Audited(Lease, Result<Audit>),
-    Revoked(Result<()>),
+    Revoked(Lease, Result<()>),
     Written { key: Key, serial: u64, version: u64, lease: Lease, result: Result<Written> },
     Removed { key: Key, serial: u64, version: u64, result: Result<()> },
 }
@@ -101,7 +98,8 @@ impl Keeper {
     pub(super) fn start_revoke(&mut self, lease: Lease) {
         self.start(move |link| async move {
             let request = link.store.revoke(&lease);
-            Done::Revoked(link.call("revoke the lease on", || link.store.address(), request).await)
+            let result = link.call("revoke the lease on", || link.store.address(), request).await;
+            Done::Revoked(lease, result)
         });
     }
 
@@ -153,7 +151,7 @@ impl Keeper {
             Done::Granted(result) => self.granted(result),
             Done::Renewed(lease, result) => self.renewed(&lease, result),
             Done::Audited(lease, result) => self.audited(&lease, result),
-            Done::Revoked(result) => self.revoked(result),
+            Done::Revoked(lease, result) => self.revoked(lease, result),
             Done::Written { key, serial, version, lease, result } => self.written(key, serial, version, &lease, result),
             Done::Removed { key, serial, version, result } => self.removed(key, serial, version, result),
         }
@@ -169,6 +167,9 @@ impl Keeper {
             Err(error) if is_unknown(error) => {
                 let earlier = slot.unknown.filter(|(_, until)| *until > self.now);
                 slot.unknown = Some((earlier.map_or(version, |(earlier, _)| earlier), self.now + lease.ttl));
+                if !slot.claimed {
+                    slot.takeover = Some(lease.clone());
+                }
             }
             _ => {}
         }
@@ -213,7 +214,7 @@ impl Keeper {
             Err(error) => {
                 if is_unknown(&error) {
                     slot.uncertain = true;
-                    self.holding.audit_at(self.now + AUDIT_SOON);
+                    self.holding.doubt(self.now);
                 }
                 self.write_failed(&key, &error);
             }
@@ -270,14 +271,6 @@ impl Keeper {
         match result {
             Ok(()) => self.finish(&key, Ok(())),
             Err(error) => self.write_failed(&key, &error),
-        }
-    }
-
-    fn revoked(&mut self, result: Result<()>) {
-        self.holding.revoked(self.now);
-        if let Err(error) = result {
-            // Nothing hangs on it, and the store lets it expire.
-            tracing::debug!(%error, "could not revoke the lease");
         }
     }
 }
