@@ -16,6 +16,7 @@ pub use watch::Watch;
 pub(crate) use feeds::{Feeds, Opened, Source};
 pub(crate) use registration::{Command, Keeping};
 
+use crate::model::check_name;
 use crate::{CacheStatus, Instance, Result, ServiceNames, Snapshot};
 
 /// Registers instances and keeps them registered.
@@ -90,7 +91,10 @@ pub trait Discovery: Send + Sync {
     ///
     /// # Errors
     /// `DeadlineExceeded` with the last cause if no set could be read in time, `InvalidInput` for a bad name.
-    async fn snapshot(&self, service: &str, deadline: Duration) -> Result<Arc<Snapshot>>;
+    async fn snapshot(&self, service: &str, deadline: Duration) -> Result<Arc<Snapshot>> {
+        check_name("service", service)?;
+        self.watch(service).ready(deadline).await
+    }
 
     /// Watches the names of the services that have at least one record.
     fn watch_services(&self) -> Watch<ServiceNames>;
@@ -99,7 +103,9 @@ pub trait Discovery: Send + Sync {
     ///
     /// # Errors
     /// `DeadlineExceeded` with the last cause if the list could not be read in time.
-    async fn services(&self, deadline: Duration) -> Result<Arc<ServiceNames>>;
+    async fn services(&self, deadline: Duration) -> Result<Arc<ServiceNames>> {
+        self.watch_services().ready(deadline).await
+    }
 }
 
 /// One registry: both halves behind one handle, handed out as `Arc<dyn Backend>`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_greeter::{GreeterClient, HelloRequest};
-use discovery_harness::{Etcd, eventually};
+use discovery_harness::{Etcd, eventually, stays};
 use discovery_kit::picker::RoundRobin;
 use discovery_kit::{Backend, Watch};
 use discovery_tonic::Channel;
@@ -77,12 +77,8 @@ async fn the_six_behaviours_of_grpc_lb() {
     // 4. etcd is stopped: calls go on, no instance is lost, nothing comes or goes, for longer than the TTL.
     stage.etcd.stop().await.unwrap();
     let load = Load::start(&channel);
-    let until = Instant::now() + TTL * 2;
     eventually(SETTLE, "the set to be stale", async || watch.freshness().is_stale()).await;
-    while Instant::now() < until {
-        assert_eq!(watch.latest().unwrap().len(), 3);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    stays(TTL * 2, "three instances", || watch.latest().is_some_and(|set| set.len() == 3)).await;
     let (succeeded, failures) = load.end().await;
     assert!(failures.is_empty() && succeeded > 100, "{succeeded} succeeded, failed: {failures:?}");
     assert_eq!(count(&channel, 300).await, shares(&[("one", 100), ("two", 100), ("three", 100)]));

@@ -35,7 +35,7 @@ pub use cache::{CacheStatus, DiskCache};
 pub(crate) use keeper::ended;
 pub use policy::{Brake, Policy};
 
-use crate::model::{Key, check_name, encode};
+use crate::model::{Key, encode};
 use crate::registry::{Backend, Command, Discovery, Feeds, Keeping, Opened, Registration, Registry, Source, Watch};
 use crate::store::{Capabilities, Scope, Store};
 use crate::{Error, ErrorKind, Instance, Result, ServiceNames, Snapshot};
@@ -184,23 +184,13 @@ impl Registry for Engine {
     }
 }
 
-#[async_trait]
 impl Discovery for Engine {
     fn watch(&self, service: &str) -> Watch {
         Feeds::watch(&self.core, service)
     }
 
-    async fn snapshot(&self, service: &str, deadline: Duration) -> Result<Arc<Snapshot>> {
-        check_name("service", service)?;
-        self.watch(service).ready(deadline).await
-    }
-
     fn watch_services(&self) -> Watch<ServiceNames> {
         Feeds::watch_names(&self.core)
-    }
-
-    async fn services(&self, deadline: Duration) -> Result<Arc<ServiceNames>> {
-        self.watch_services().ready(deadline).await
     }
 }
 

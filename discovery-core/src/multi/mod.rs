@@ -52,7 +52,7 @@ use tokio::time::{Instant, timeout_at};
 pub use compare::{Difference, Report, compare};
 
 use crate::engine::ended;
-use crate::model::{Key, check_name};
+use crate::model::Key;
 use crate::registry::{
     Backend, Command, Discovery, Feeds, Keeping, Opened, Registration, RegistrationState, Registry, Source, Watch,
 };
@@ -305,23 +305,13 @@ impl Registry for Multi {
     }
 }
 
-#[async_trait]
 impl Discovery for Multi {
     fn watch(&self, service: &str) -> Watch {
         Feeds::watch(&self.core, service)
     }
 
-    async fn snapshot(&self, service: &str, deadline: Duration) -> Result<Arc<Snapshot>> {
-        check_name("service", service)?;
-        self.watch(service).ready(deadline).await
-    }
-
     fn watch_services(&self) -> Watch<ServiceNames> {
         Feeds::watch_names(&self.core)
-    }
-
-    async fn services(&self, deadline: Duration) -> Result<Arc<ServiceNames>> {
-        self.watch_services().ready(deadline).await
     }
 }
 

@@ -10,7 +10,7 @@ use discovery_core::multi::{Mode, Multi, MultiOptions};
 use discovery_core::store::Capabilities;
 use discovery_core::{
     Backend, Discovery, Error, ErrorKind, Instance, RegisterOptions, Registration, RegistrationState, Registry, Result,
-    ServiceNames, Snapshot, State, Watch,
+    ServiceNames, State, Watch,
 };
 use tokio::time::Instant;
 
@@ -221,22 +221,13 @@ impl Registry for Refusing {
     }
 }
 
-#[async_trait]
 impl Discovery for Refusing {
     fn watch(&self, service: &str) -> Watch {
         self.inner.watch(service)
     }
 
-    async fn snapshot(&self, service: &str, deadline: Duration) -> Result<Arc<Snapshot>> {
-        self.inner.snapshot(service, deadline).await
-    }
-
     fn watch_services(&self) -> Watch<ServiceNames> {
         self.inner.watch_services()
-    }
-
-    async fn services(&self, deadline: Duration) -> Result<Arc<ServiceNames>> {
-        self.inner.services(deadline).await
     }
 }
 
