@@ -63,6 +63,7 @@ pub(super) fn report(calls: &[Call], from: SystemTime, until: SystemTime) -> Rep
 
 /// The process.
 pub(super) struct Caller {
+    started: SystemTime,
     process: Process,
     file: PathBuf,
     _folder: TempDir,
@@ -72,8 +73,21 @@ impl Caller {
     pub(super) fn start(url: &str, rate: u32) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("calls");
+        let started = SystemTime::now();
         let process = Process::start(&["call", url, &rate.to_string(), &file.to_string_lossy()])?;
-        Ok(Self { process, file, _folder: folder })
+        Ok(Self { started, process, file, _folder: folder })
+    }
+
+    pub(super) fn started(&self) -> SystemTime {
+        self.started
+    }
+
+    /// From the start of the process to its first answer.
+    pub(super) fn first_answer(&self) -> Result<Duration> {
+        let calls = self.calls()?;
+        let answers = calls.iter().filter(|call| call.failure.is_none()).map(|call| call.begun + call.took);
+        let first = answers.min().ok_or("a client never had an answer")?;
+        Ok(first.duration_since(self.started)?)
     }
 
     pub(super) fn kill(&self) -> Result<()> {

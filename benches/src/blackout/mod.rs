@@ -124,6 +124,13 @@ impl Scene {
         }
         let restarted = self.killed.len();
         self.print("restarted", restarted, "clients killed and started");
+        for (figure, from, until) in [("first_answer_before_ms", lit, gone), ("first_answer_ms", gone, back)] {
+            let started = self.callers.iter().chain(&self.killed).filter(|c| (from..until).contains(&c.started()));
+            let answers = started.map(Caller::first_answer).collect::<Result<Vec<_>>>()?;
+            let longest = answers.iter().max().map_or(0.0, Duration::as_secs_f64) * 1e3;
+            let unit = format!("ms from the start of a client to its first answer, the longest of {}", answers.len());
+            self.print(figure, format!("{longest:.0}"), &unit);
+        }
         let slices = |from: SystemTime, until: SystemTime| {
             let starts = (0..).map(|n| from + SLICE * n).take_while(|at| *at + SLICE <= until);
             starts.map(|at| caller::report(&calls, at, at + SLICE).quantile(0.99)).collect::<Vec<_>>()
