@@ -18,7 +18,7 @@ async fn secrets_are_never_shown() {
     let key = folder.path().join("key");
     std::fs::write(&key, "0123456789abcdef0123456789abcdef").expect("a key");
     let token = format!("jwt,sign-method=HS256,priv-key={},ttl=4s", key.display());
-    let options = EtcdOptions::default().with_args(&["--auth-token", &token]);
+    let options = EtcdOptions::default().with_args(["--auth-token", &token]);
     let server = Etcd::start_with(options).await.expect("a started etcd");
     for command in [&format!("user add root:{PASSWORD}"), "user grant-role root root", "auth enable"] {
         let words: Vec<_> = command.split(' ').collect();
