@@ -108,6 +108,9 @@ mod tests {
             ("multi: memory: static://root:hunter2@h:1", "a fixed list has no user"),
             ("multi: memory: static:///a:1?tll=1s", "did you mean \"ttl\"?"),
             ("multi: memory: etcd://root:hunter2 etcd://h", "registry URL"),
+            // The `@` encoded, and a space in the password.
+            ("multi: memory: etcd://root:hunter2%40h:1", "registry URL"),
+            ("multi: memory: etcd://root:1 hunter2@h:1", "registry URL"),
         ] {
             let error = crate::connect(text).unwrap_err();
             assert!(error.to_string().contains(said), "{text}: {error}");

@@ -47,7 +47,7 @@ fn root_cause(error: &ClientError) -> Option<String> {
 }
 
 fn is_handshake(cause: &str) -> bool {
-    ["certificate", "Certificate", "handshake", "HandshakeFailure", "fatal alert"]
+    ["certificate", "Certificate", "handshake", "HandshakeFailure", "fatal alert", "private key", "KeyMismatch"]
         .iter()
         .any(|word| cause.contains(word))
 }

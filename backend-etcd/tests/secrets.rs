@@ -5,15 +5,21 @@
 
 use std::time::Duration;
 
-use discovery_harness::Etcd;
 use discovery_harness::cases::{self, PASSWORD, Subject};
+use discovery_harness::{Etcd, EtcdOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_are_never_shown() {
     if !Etcd::available().expect("etcd, which CI requires") {
         return;
     }
-    let server = Etcd::start().await.expect("a started etcd");
+    // Its tokens can be recognised.
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef").expect("a key");
+    let token = format!("jwt,sign-method=HS256,priv-key={},ttl=4s", key.display());
+    let options = EtcdOptions::default().with_args(["--auth-token", &token]);
+    let server = Etcd::start_with(options).await.expect("a started etcd");
     for command in [&format!("user add root:{PASSWORD}"), "user grant-role root root", "auth enable"] {
         let words: Vec<_> = command.split(' ').collect();
         server.ctl(&words).await.expect("an account");

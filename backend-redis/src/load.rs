@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::layout::Layout;
 use crate::live::Live;
 use crate::names;
-use crate::node::Subscription;
+use crate::node::{Care, Subscription};
 use crate::notice::{Id, Notice};
 use crate::script::Answer;
 use crate::values;
@@ -66,7 +66,7 @@ pub(crate) async fn load(
     let keys = layout.public_keys(scope);
     let first = sweep(live, layout, scope).await?;
     let node = subscription.node.clone();
-    let reading = node.reading(&stem, live.patience).await?;
+    let mut reading = node.reading(&stem, live.patience, Care::None).await?;
     let mut lost = Vec::new();
     let mut take = |some: Vec<(Id, Option<Vec<u8>>)>| {
         let (there, gone): (Vec<_>, Vec<_>) = some.into_iter().partition(|(_, value)| value.is_some());
@@ -77,7 +77,19 @@ pub(crate) async fn load(
             .filter_map(|(id, value)| Some(RawRecord { key: keys.of(&id), revision: first.version, value: value? }));
         sink.part(records.collect());
     };
-    let (lowest, highest) = values::read(&reading, scope, &mut take).await?;
+    let read = match values::read(&reading, scope, &mut take).await {
+        // Somebody wrote what is no record. What was read so far is replaced, and what changed since is told.
+        Err(error) if error.kind() == ErrorKind::TooLarge => {
+            reading = node.reading(&stem, live.patience, Care::Bounded).await?;
+            // The same again can only be another set's, or the ids': it is read anew later.
+            values::read(&reading, scope, &mut take).await.map_err(|error| match error.kind() {
+                ErrorKind::TooLarge => gap(&stem, error.message()),
+                _ => error,
+            })
+        }
+        read => read,
+    };
+    let (lowest, highest) = read?;
     let highest = highest.max(reading.finish().await?);
     let last = sweep(live, layout, scope).await?;
     if lowest < first.version || highest > last.version {

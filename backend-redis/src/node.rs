@@ -21,7 +21,7 @@ use crate::settings::Way;
 
 use line::Line;
 use reads::Reader;
-pub(crate) use reads::{Listing, Patience, Reading};
+pub(crate) use reads::{Care, Listing, Patience, Reading};
 pub(crate) use subscription::{PubSub, Subscription};
 
 /// Why the map of the Cluster may be wrong.

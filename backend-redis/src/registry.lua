@@ -135,6 +135,8 @@ if verb == 'write' then
   else
     taken_over = owner and owner ~= lease and lease ~= ''
   end
+  -- Fails here for whoever may not write records, before anybody is told of one: no record has this key.
+  redis.call('SET', record(''), '', 'XX')
   local revision = announce('put', id, ttl, value)
   if taken_over then
     -- Remembered as long as the former lease lives, which its owner prolongs by renewing.

@@ -57,7 +57,7 @@ async fn read_values(reading: &Reading<'_>, ids: Vec<Id>, mut largest: usize, ta
     loop {
         let ahead = if largest == 0 { 1 } else { AHEAD };
         while requests.len() < ahead && ids.len() > 0 {
-            let some: Vec<_> = ids.by_ref().take(portion(largest)).collect();
+            let some: Vec<_> = ids.by_ref().take(portion(largest).min(reading.most_at_once())).collect();
             requests.push_back(async move { (reading.values(&some).await, some) });
         }
         let Some((values, some)) = requests.next().await else { return Ok(largest) };

@@ -9,6 +9,7 @@ mod rustls;
 mod tls;
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
@@ -41,9 +42,7 @@ impl RegistryUrl {
         let (scheme, rest) = text
             .split_once(':')
             .ok_or_else(|| invalid("no scheme; write scheme://host:port, such as etcd://127.0.0.1:2379"))?;
-        let scheme_ok = scheme.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-        if !scheme_ok {
+        if !is_scheme(scheme) {
             return Err(invalid("the scheme is not a word; write scheme://host:port"));
         }
         if rest.contains('#') {
@@ -88,6 +87,10 @@ impl RegistryUrl {
         } else {
             hosts.split(',').map(parse_host).collect::<Result<_, _>>().map_err(|why| invalid(&why))?
         };
+        let path = decode(path)?;
+        if path.split_once("://").is_some_and(|(_, address)| address.contains('@')) {
+            return Err(invalid("an address in the path has no user"));
+        }
         let mut options: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
             let (name, value) =
@@ -98,7 +101,7 @@ impl RegistryUrl {
             }
             options.push((name, value));
         }
-        Ok(Self { scheme: scheme.to_ascii_lowercase(), user, password, hosts, path: decode(path)?, options })
+        Ok(Self { scheme: scheme.to_ascii_lowercase(), user, password, hosts, path, options })
     }
 
     /// The scheme, in lower case.
@@ -166,7 +169,8 @@ fn parse_host(text: &str) -> Result<(String, Option<u16>), String> {
     };
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or("the bracket of an IPv6 address is not closed")?;
-        if !host.contains(':') {
+        // With its zone, if it has one.
+        if host.split('%').next().is_none_or(|address| address.parse::<Ipv6Addr>().is_err()) {
             return Err("what stands in brackets is no IPv6 address".to_owned());
         }
         return match rest.strip_prefix(':') {
@@ -185,29 +189,33 @@ fn parse_host(text: &str) -> Result<(String, Option<u16>), String> {
     if parsed.0.is_empty() {
         return Err("a host in the list is empty".to_owned());
     }
+    if parsed.0.contains(['%', ';', '=', '\\']) {
+        return Err("a host has a character that none has; write `@` itself after user and password".to_owned());
+    }
     Ok(parsed)
 }
 
-/// The text with everything before its last `@` hidden, and without its options.
-///
-/// It works on texts that do not parse, where a password may stand in the wrong place.
-pub(crate) fn redacted(text: &str) -> String {
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    let shown = match text.rsplit_once('@') {
-        // It stands in a password with a `?`, or in an option, behind which others follow.
-        Some((before, _)) if before.contains('?') => format!("{scheme}://***"),
-        Some((_, rest)) => format!("{scheme}://***@{rest}"),
-        // Without `@` a password can only stand where a port belongs.
-        None if text.split(',').any(|host| {
-            let port = host.rsplit_once(':').map_or("", |(_, port)| port);
-            !port.starts_with("//") && !port.split(['/', '?']).next().unwrap_or("").bytes().all(|b| b.is_ascii_digit())
-        }) =>
-        {
-            format!("{scheme}://***")
-        }
-        None => text.to_owned(),
+/// What may be said of a text that may not even parse, where a password may stand anywhere: a scheme that is a word, and hosts that are
+/// hosts. Everything else is hidden, and so is the path, in which a password with a `/` in it ends.
+fn redacted(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+        return "***".to_owned();
     };
-    shown.split_once('?').map(|(before, _)| before.to_owned()).unwrap_or(shown)
+    let (hidden, rest) = match rest.rsplit_once('@') {
+        // It stands in a password with a `?`, or in an option, behind which others follow.
+        Some((before, _)) if before.contains('?') => return format!("{scheme}://***"),
+        Some((_, rest)) => ("***@", rest),
+        None => ("", rest),
+    };
+    match rest.split(['/', '?', '#']).next().unwrap_or("") {
+        hosts if hosts.split(',').all(|host| parse_host(host).is_ok()) => format!("{scheme}://{hidden}{hosts}"),
+        _ => format!("{scheme}://***"),
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
 impl fmt::Display for RegistryUrl {
@@ -308,6 +316,21 @@ mod tests {
             "etcd://root:s3cret",
             "etcd://h:1,root:s3cret/p",
             "redis+sentinel://h/main?sentinel_user=a@b&sentinel_password=s3cret",
+            // Encoded too much, without an `@`, in brackets, without a scheme, behind `#`, and in a list of addresses.
+            "etcd://root:s3cret%40h:2379",
+            "etcd://root%3As3cret%40h:2379",
+            "etcd:root:s3cret:2379",
+            "etcd://root:s3cret/h:1",
+            "etcd://root:s3cret?h:1",
+            "etcd://[root:s3cret]:1",
+            "etcd://[root:s3cret:1",
+            "etcd://root:1:s3cret:1",
+            "s3cret@h:2379",
+            "s3cret@h://x",
+            "s3cret",
+            "password=s3cret:1",
+            "etcd://h#s3cret",
+            "static:///b:2,grpc://root:s3cret%40h:1?x=1",
         ] {
             let shown = match text.parse::<RegistryUrl>() {
                 Ok(url) => format!("{url} {url:?} {:?}", url.options()),

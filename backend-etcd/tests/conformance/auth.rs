@@ -89,14 +89,49 @@ async fn f14_an_expired_token_is_renewed() {
     }
 }
 
-/// A token that expires however much it is used (JWT): a watch that opens after that, beside one that was open before, is alive.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f14_a_watch_opened_after_the_token_expired_is_alive() {
+/// A server whose tokens expire however much they are used (JWT), after four seconds, and the folder of its key.
+async fn guarded_by_jwt() -> Option<(Etcd, tempfile::TempDir)> {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
     std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
     let token = format!("jwt,sign-method=HS256,priv-key={},ttl=4s", key.display());
-    let Some(server) = guarded_by(&["--auth-token", &token]).await else { return };
+    Some((guarded_by(&["--auth-token", &token]).await?, folder))
+}
+
+/// Tokens expire again and again while a registration is renewed and a set is compared: nothing is lost, no set is emptied, and leases that
+/// end at last are replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f14_r04_w04_tokens_that_expire_in_use_cost_nothing() {
+    let Some((server, _folder)) = guarded_by_jwt().await else { return };
+    let proxy = Wire::to(server.socket_address()).await;
+    let mut policy = policy();
+    policy.reconcile = Duration::from_secs(1);
+    let backend = ETCD.open(format!("app:app-secret@{}", proxy.0.address()), policy);
+    let registration = register(&backend, "pay", "a").await;
+    let watch = backend.watch("pay");
+    let first = cases::shows(&watch, SETTLE, &["a"]).await;
+    // Three lifetimes of a token.
+    stays(Duration::from_secs(12), "the set and the registration", async || match watch.latest() {
+        Some(set) if set.changes_since(&first).is_empty() && registration.state().is_registered() => Ok(()),
+        other => Err(format!("{other:?}, {:?}", registration.state())),
+    })
+    .await;
+    assert!(proxy.connects() <= 10, "{} connections", proxy.connects());
+    registration.update(|change| change.weight(7)).await.unwrap();
+    revoke_all_leases(&server).await;
+    eventually(SETTLE, "the record to be back", async || match watch.latest() {
+        Some(set) if set.get("a").is_some_and(|a| a.weight() == 7) && registration.state().is_registered() => Ok(()),
+        other => Err(format!("{other:?}, {:?}", registration.state())),
+    })
+    .await;
+    registration.deregister().await.unwrap();
+    cases::shows(&watch, SETTLE, &[]).await;
+}
+
+/// A watch that opens after the token expired, beside one that was open before, is alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f14_a_watch_opened_after_the_token_expired_is_alive() {
+    let Some((server, _folder)) = guarded_by_jwt().await else { return };
     // Reconciliation would mend it, late.
     let mut policy = policy();
     policy.reconcile = Duration::from_secs(3_600);

@@ -31,6 +31,31 @@ async fn guarded(recipes: &[&str]) -> Option<Etcd> {
 async fn r01_r03_the_recipes_are_enough_and_least() {
     let Some(server) = guarded(&["etcd-reader", "etcd-registrar"]).await else { return };
     cases::the_recipes_are_enough_and_least(ETCD, server.socket_address(), "", TTL).await;
+    // What the server itself refuses, whoever asks it, and what it does not.
+    let ask = async |user: &str, command: &str| {
+        let login = format!("{user}:{user}-secret");
+        let words: Vec<_> = ["--user", &login].into_iter().chain(command.split(' ')).collect();
+        server.ctl(&words).await.map_err(|error| error.to_string())
+    };
+    ask("registrar", "put /discovery/pay/x y").await.expect("a record of the registrar's");
+    for (user, command) in [
+        ("reader", "put /discovery/pay/y z"),
+        ("reader", "del /discovery/pay/x"),
+        ("reader", "del /discovery/ --prefix"),
+        ("reader", "put /discovery/% x"),
+        ("reader", "get / --prefix"),
+        ("reader", "user list"),
+        ("registrar", "put /discovery/orders/x y"),
+        ("registrar", "get /discovery/orders/ --prefix"),
+        ("registrar", "del /discovery/ --prefix"),
+        ("registrar", "put /discovery/pay-v2/x y"),
+        ("registrar", "auth disable"),
+    ] {
+        let said = ask(user, command).await.expect_err(command);
+        assert!(said.contains("permission denied"), "{user} {command}: {said}");
+    }
+    assert!(ask("reader", "get /discovery/pay/x").await.expect("the record").contains('y'));
+    ask("registrar", "del /discovery/pay/x").await.expect("another's record of the same service");
 }
 
 /// The server, by its root.

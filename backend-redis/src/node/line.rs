@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use discovery_core::Result;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
@@ -16,6 +16,9 @@ use crate::error::classify;
 use crate::pushes::Pushes;
 use crate::settings::Way;
 use crate::tls;
+
+/// Bytes of answers to the reading of sets that are taken before one is understood; records are asked for by the mebibyte.
+const VAST: usize = 64 * 1024 * 1024;
 
 pub(super) struct Line {
     connection: MultiplexedConnection,
@@ -29,7 +32,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Dials a host and logs in. Notifications go to `pushes`.
+    /// Dials a host and logs in. Notifications go to `pushes`; without them it is for reading sets, and no answer may be vast.
     pub(super) async fn dial(host: &str, way: &Way, pushes: Option<Arc<Pushes>>) -> Result<Self> {
         let failed = |error: RedisError| classify(error, "connect to", host);
         let login = way.login()?;
@@ -39,13 +42,13 @@ impl Line {
         let source = stream.local_addr().ok().map(|address| address.ip());
         // Every request has a deadline of ours; the client's own, half a second, is too short for a large set.
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let progress = Progress::new(if pushes.is_some() { usize::MAX } else { VAST });
         if let Some(pushes) = pushes {
             config = config.set_push_sender(move |push| {
                 pushes.take(push);
                 Ok::<(), ()>(())
             });
         }
-        let progress = Progress::new();
         let stream = Observed::new(stream, progress.clone());
         let (connection, driver) = match &way.tls {
             None => start(MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(failed)?),
@@ -59,6 +62,21 @@ impl Line {
 
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         command.query_async(&mut self.connection.clone()).await
+    }
+
+    /// Asks several questions at once.
+    pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, RedisError> {
+        commands.query_async(&mut self.connection.clone()).await
+    }
+
+    /// Notes that an answer was understood.
+    pub(super) fn understood(&self) {
+        self.progress.understood();
+    }
+
+    /// Whether it was broken off since an answer was vast.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.progress.is_flooded()
     }
 
     /// Waits for what is asked here until nothing at all has come for so long; `None` then.

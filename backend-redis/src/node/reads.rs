@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::{Backoff, Error, ErrorKind, Result};
-use redis::{Cmd, FromRedisValue};
+use redis::{Cmd, FromRedisValue, RedisError};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::line::Line;
 use super::{Node, role};
+use crate::MAX_RECORD;
 use crate::notice::Id;
 use crate::script::{Answer, out_of_step};
 
@@ -24,6 +25,18 @@ pub(crate) struct Patience {
     /// The longest wait between two dials that fail.
     pub(crate) backoff: Duration,
 }
+
+/// How values are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Care {
+    /// Many at once, whatever they weigh.
+    None,
+    /// Each no further than a record may be long, which costs the server half as much again.
+    Bounded,
+}
+
+/// Records in one request that is read with care: mebibytes at the most.
+const BOUNDED: usize = 8;
 
 /// The connection that sets are read on: dialled when one is read, and again when it broke. All who read share its failures, too.
 #[derive(Default)]
@@ -81,12 +94,12 @@ impl Node {
     }
 
     /// Begins to read what is under a stem.
-    pub(crate) async fn reading<'a>(&'a self, stem: &'a str, patience: Patience) -> Result<Reading<'a>> {
+    pub(crate) async fn reading<'a>(&'a self, stem: &'a str, patience: Patience, care: Care) -> Result<Reading<'a>> {
         let late = |_| silent(stem, patience.silence);
         // Whoever dials is done by then.
         let mut state = timeout(patience.silence, self.reader.0.lock()).await.map_err(late)?;
         if let Some(line) = state.line.as_ref().filter(|line| !line.is_over()) {
-            return Ok(Reading { node: self, line: line.clone(), stem, patience });
+            return Ok(Reading { node: self, line: line.clone(), stem, patience, care });
         }
         if let Some((cause, again)) = &state.trouble
             && *again > Instant::now()
@@ -103,7 +116,7 @@ impl Node {
         let dialled = timeout(patience.silence, dial).await.map_err(late).and_then(|dialled| dialled);
         let line = dialled.inspect_err(|cause| state.fail(None, cause, patience))?;
         state.line = Some(line.clone());
-        Ok(Reading { node: self, line, stem, patience })
+        Ok(Reading { node: self, line, stem, patience, care })
     }
 }
 
@@ -113,9 +126,18 @@ pub(crate) struct Reading<'a> {
     line: Arc<Line>,
     stem: &'a str,
     patience: Patience,
+    care: Care,
 }
 
 impl Reading<'_> {
+    /// How many records may be asked for in one request: with care, so few that all requests under way cannot be a flood.
+    pub(crate) fn most_at_once(&self) -> usize {
+        match self.care {
+            Care::None => usize::MAX,
+            Care::Bounded => BOUNDED,
+        }
+    }
+
     /// The ids that changed after a revision, without their revisions, which would take the server ten times as long.
     ///
     /// What changes meanwhile moves to the end. So whatever was up to the next page's beginning when that was asked for is listed here,
@@ -135,15 +157,31 @@ impl Reading<'_> {
 
     /// Reads the values of some records; `None` for one that is not there, or is no string.
     pub(crate) async fn values(&self, ids: &[Id]) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut read = redis::cmd("MGET");
+        let (mut read, mut ranges) = (redis::cmd("MGET"), redis::pipe());
+        ranges.ignore_errors();
         let mut key = format!("{}/", self.stem).into_bytes();
         let stem_length = key.len();
         for id in ids {
             key.truncate(stem_length);
             key.extend_from_slice(id);
-            read.arg(&key);
+            match self.care {
+                Care::None => _ = read.arg(&key),
+                // Just enough to show that it is too long.
+                Care::Bounded => _ = ranges.cmd("GETRANGE").arg(&key).arg(0).arg(MAX_RECORD),
+            }
         }
-        let values: Vec<_> = self.ask(&read).await?;
+        let values: Vec<Option<Vec<u8>>> = match self.care {
+            Care::None => self.ask(&read).await?,
+            Care::Bounded => {
+                let answers: Vec<Result<Vec<u8>, RedisError>> = self.answer(self.line.ask_all(&ranges)).await?;
+                let value = |answer: Result<Vec<u8>, RedisError>| match answer {
+                    Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+                    Err(error) if error.code() == Some("WRONGTYPE") => Ok(None),
+                    Err(error) => Err(self.node.judge(error, "read", self.stem)),
+                };
+                answers.into_iter().map(value).collect::<Result<_>>()?
+            }
+        };
         if values.len() == ids.len() {
             return Ok(values);
         }
@@ -176,8 +214,21 @@ impl Reading<'_> {
     }
 
     async fn ask<T: FromRedisValue>(&self, question: &Cmd) -> Result<T> {
-        let error = match self.line.within(self.patience.silence, self.line.ask(question)).await {
-            Some(Ok(answer)) => return Ok(answer),
+        self.answer(self.line.ask(question)).await
+    }
+
+    async fn answer<T>(&self, asked: impl Future<Output = Result<T, RedisError>>) -> Result<T> {
+        let error = match self.line.within(self.patience.silence, asked).await {
+            Some(Ok(answer)) => {
+                self.line.understood();
+                return Ok(answer);
+            }
+            // The connection itself is as good as before, so the next one is dialled at once.
+            Some(Err(_)) if self.line.is_flooded() => {
+                self.line.end();
+                let why = "an answer is far larger than records may be";
+                return Err(Error::new(ErrorKind::TooLarge, "read", self.stem, why));
+            }
             // What the server says leaves the connection as it is.
             Some(Err(error)) if error.code().is_some() => return Err(self.node.judge(error, "read", self.stem)),
             Some(Err(error)) => self.node.judge(error, "read", self.stem),

@@ -96,6 +96,44 @@ async fn l04_w06_heavy_records_are_read_and_disturb_nobody() {
     }
 }
 
+/// Values of hundreds of megabytes under keys of records: what they weigh is not transferred, neighbours are read, and another service of
+/// the same handle stays live.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l04_w06_what_is_vast_is_not_read() {
+    let Some(fixture) = RedisFixture::start().await else { return };
+    let server = &fixture.server;
+    server.cli(&["CONFIG", "SET", "appendonly", "no"]).await.unwrap();
+    let backend = fixture.handle();
+    let (_light, _held) = (register(&backend, "light", "a").await, register(&backend, "vast", "a").await);
+    let mut light = backend.watch("light");
+    shows(&light, Duration::from_secs(3), &["a"]).await;
+    let write = "for i = 1, 20 do
+        redis.call('SETRANGE', KEYS[1] .. '/v' .. i, 30000000, 'x')
+        redis.call('ZADD', KEYS[1] .. ':index', 'inf', 'v' .. i)
+        redis.call('ZADD', KEYS[1] .. ':revisions', string.format('%.0f', redis.call('INCR', KEYS[1] .. ':version')), 'v' .. i)
+    end";
+    server.cli(&["EVAL", write, "1", "{/discovery/vast}"]).await.unwrap();
+    let sent = async || {
+        let all = server.cli(&["INFO", "stats"]).await.unwrap();
+        let line = all.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).unwrap().trim().to_owned();
+        line.parse::<u64>().unwrap()
+    };
+    let before = sent().await;
+    let calm = async {
+        while let Some(set) = light.changed().await {
+            assert!(set.freshness().is_live(), "another service was disturbed: {:?}", set.freshness());
+        }
+    };
+    let reading = async { shows_count(&backend.watch("vast"), (1, 20)).await };
+    tokio::select! {
+        () = calm => panic!("the watch ended"),
+        () = reading => {}
+    }
+    // Of 600 MB: what is taken before it is given up, what was in flight then, and a mebibyte of each.
+    let sent = sent().await - before;
+    assert!(sent < 150_000_000, "{sent} bytes were sent");
+}
+
 async fn shows_count(watch: &Watch, expected: (usize, usize)) {
     eventually(Duration::from_secs(15), "the set", async || match watch.latest() {
         Some(set) if (set.len(), set.unreadable()) == expected && set.freshness().is_live() => Ok(()),

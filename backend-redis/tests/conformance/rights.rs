@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use discovery_harness::Redis;
+use discovery_core::conformance::stays;
+use discovery_core::{ErrorKind, RegisterOptions};
 use discovery_harness::cases::{self, Operator, recipe};
+use discovery_harness::{Redis, RedisCluster};
 
 use crate::fixture::REDIS;
 
@@ -34,6 +36,13 @@ async fn r01_r03_the_recipes_are_enough_and_least() {
     for (user, command) in [
         ("reader", &["SET", "{/discovery/pay}/x", "y"][..]),
         ("reader", &["DEL", "{/discovery/pay}/a"]),
+        ("reader", &["PEXPIRE", "{/discovery/pay}/a", "1"]),
+        ("reader", &["GETDEL", "{/discovery/pay}/a"]),
+        ("reader", &["FLUSHALL"]),
+        ("reader", &["CONFIG", "GET", "*"]),
+        ("reader", &["ACL", "LIST"]),
+        ("registrar", &["SET", "{/discovery/pay-v2}/x", "y"]),
+        ("registrar", &["PUBLISH", "{/discovery/orders}:changes", "x"]),
         ("registrar", &["SET", "{/discovery/orders}/x", "y"]),
         ("registrar", &["GET", "{/discovery/orders}/x"]),
         ("registrar", &["FLUSHALL"]),
@@ -44,6 +53,75 @@ async fn r01_r03_the_recipes_are_enough_and_least() {
         let said = answer.as_ref().map_or_else(ToString::to_string, Clone::clone);
         assert!(said.contains("NOPERM"), "{user} {command:?}: {said}");
     }
+}
+
+/// What an account that only discovers can do nevertheless, since every watch removes what has expired: hide a record, and tell others of
+/// one that was never written. `docs/rights.md` says so; should this fail, mend the page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_may_still_mislead_others() {
+    let Some(server) = guarded().await else { return };
+    let open = |user: &str| REDIS.open(format!("{user}:{user}-secret@{}", server.address()), cases::policy(TTL));
+    let settle = cases::settle(TTL);
+    let (registrar, reader) = (open("registrar"), open("reader"));
+    let _held = cases::register(&registrar, "pay", "a").await;
+    let watch = reader.watch("pay");
+    cases::shows(&watch, settle, &["a"]).await;
+    let forge = "local stem, id = KEYS[1], 'b'
+        local before = redis.call('GET', stem .. ':version')
+        local version = string.format('%.0f', redis.call('INCR', stem .. ':version'))
+        redis.call('ZADD', stem .. ':index', 'inf', id)
+        redis.call('ZADD', stem .. ':revisions', version, id)
+        redis.call('PUBLISH', stem .. ':changes', before .. ' ' .. version .. ' put 0 1\\n' .. id .. ARGV[1])
+        return 1";
+    let record = r#"{"v":1,"id":"b","service":"pay","endpoints":["grpc://127.0.0.1:6666"]}"#;
+    let login = ["--no-auth-warning", "--user", "reader", "--pass", "reader-secret"];
+    let said = server.cli(&[&login[..], &["EVAL", forge, "1", "{/discovery/pay}", record]].concat()).await;
+    assert_eq!(said.expect("a forged change").trim(), "1");
+    cases::shows(&watch, settle, &["a", "b"]).await;
+}
+
+/// The additions for a Cluster are enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r01_the_recipes_are_enough_in_a_cluster() {
+    if !Redis::available().expect("Redis, which CI requires") {
+        return;
+    }
+    let cluster = RedisCluster::start().await.expect("a Cluster");
+    let additions = recipe_line("In a Cluster, both also need `");
+    for server in cluster.servers() {
+        for command in ["redis-reader", "redis-registrar"].iter().flat_map(|name| recipe(name)) {
+            let words: Vec<_> = command.iter().skip(1).map(String::as_str).chain(additions.split(' ')).collect();
+            assert_eq!(server.cli(&words).await.expect("a command of the recipe").trim(), "OK");
+        }
+    }
+    let open = |user: &str| {
+        let url = format!("redis+cluster://{user}:{user}-secret@{}", cluster.addresses());
+        discovery_redis::open(&url.parse().expect("a URL"), cases::policy(TTL)).expect("a handle")
+    };
+    let (registrar, reader, settle) = (open("registrar"), open("reader"), cases::settle(TTL));
+    let (watch, names) = (reader.watch("pay"), reader.watch_services());
+    let held = cases::register(&registrar, "pay", "a").await;
+    cases::shows(&watch, settle, &["a"]).await;
+    names.ready(settle).await.expect("the services");
+    // Over several renewals, sweeps and comparisons.
+    stays(TTL * 3, "everything", async || {
+        let all = (held.state(), watch.freshness(), names.freshness());
+        if all.0.is_registered() && all.1.is_live() && all.2.is_live() { Ok(()) } else { Err(all) }
+    })
+    .await;
+    assert!(names.latest().expect("the services").names().contains("pay"));
+    for (backend, service) in [(&reader, "pay"), (&registrar, "orders")] {
+        let error = backend.register(cases::instance(service, "x"), RegisterOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{service}: {error}");
+    }
+    held.deregister().await.unwrap();
+    cases::shows(&watch, settle, &[]).await;
+}
+
+/// What stands in backticks behind these words of the page.
+fn recipe_line(words: &str) -> &'static str {
+    let page = include_str!("../../../docs/rights.md");
+    page.split_once(words).and_then(|(_, rest)| rest.split_once('`')).expect("the line").0
 }
 
 /// The server, by its root.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use discovery_core::conformance::Fixture;
 use discovery_harness::cases::{self, Operator, recipe};
-use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
+use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Error, Permission};
 
 use crate::fixture::{ZOOKEEPER, ZooKeeperFixture};
 
@@ -58,7 +58,36 @@ async fn r01_r03_the_recipes_are_enough_and_least() {
     let owned = CreateMode::Persistent.with_acls(Acls::new(&acls));
     raw.0.create("/discovery/orders", b"", &owned).await.expect("a node");
     let options = format!("?acl={}", recipe("zookeeper-acl")[0][0]);
-    cases::the_recipes_are_enough_and_least(ZOOKEEPER, fixture.server.socket_address(), &options, TTL).await;
+    let server = fixture.server.socket_address();
+    cases::the_recipes_are_enough_and_least(ZOOKEEPER, server, &options, TTL).await;
+    // What the server itself refuses, whoever asks it, and what it does not.
+    let backend = ZOOKEEPER.open(format!("registrar:registrar-secret@{server}{options}"), cases::policy(TTL));
+    let held = cases::register(&backend, "pay", "a").await;
+    let raw = async |user: &str| {
+        let raw = fixture.raw().await;
+        raw.0.auth("digest", format!("{user}:{user}-secret").as_bytes()).await.expect("an identity");
+        raw
+    };
+    let (reader, registrar) = (raw("reader").await, raw("registrar").await);
+    let records = registrar.0.list_children("/discovery/pay").await.expect("the records");
+    let path = format!("/discovery/pay/{}", records.first().expect("a record"));
+    let own = CreateMode::Ephemeral.with_acls(Acls::creator_all());
+    assert!(reader.0.get_data(&path).await.is_ok(), "the reader may not read");
+    for (what, answer) in [
+        ("hides a record", reader.0.delete(&path, None).await),
+        ("overwrites a record", reader.0.set_data(&path, b"x", None).await.map(drop)),
+        ("writes a record", reader.0.create("/discovery/pay/x", b"x", &own).await.map(drop)),
+        ("writes a service", reader.0.create("/discovery/x", b"x", &own).await.map(drop)),
+        ("takes rights", reader.0.set_acl(&path, Acls::anyone_all().as_ref(), None).await.map(drop)),
+        ("writes for another service", registrar.0.create("/discovery/orders/x", b"x", &own).await.map(drop)),
+        ("reads another service", registrar.0.list_children("/discovery/orders").await.map(drop)),
+        ("writes a service", registrar.0.create("/discovery/x", b"x", &own).await.map(drop)),
+        ("takes the service", registrar.0.set_acl("/discovery/pay", Acls::anyone_all().as_ref(), None).await.map(drop)),
+    ] {
+        assert_eq!(answer, Err(Error::NoAuth), "{what}");
+    }
+    registrar.0.delete(&path, None).await.expect("another's record of the same service");
+    drop(held);
 }
 
 /// Everything under the root belongs to `app` with its password of now, and to an administrator.

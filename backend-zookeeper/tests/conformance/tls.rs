@@ -46,3 +46,9 @@ async fn r04_w04_a_new_authority_is_trusted_without_a_restart() {
     let address = server.socket_address();
     cases::a_new_authority_is_trusted_without_a_restart(ZOOKEEPER, &server, address, &certificates).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r04_w04_files_that_are_broken_at_a_reconnect_heal() {
+    let Some((server, certificates)) = guarded().await else { return };
+    cases::files_that_are_broken_at_a_reconnect_heal(ZOOKEEPER, server.socket_address(), &certificates).await;
+}

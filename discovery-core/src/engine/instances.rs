@@ -1,5 +1,6 @@
 //! The model of one service: its instances, what cannot be read, and what the brake holds.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -17,6 +18,9 @@ use crate::{Error, ErrorKind, Instance, Result};
 
 /// More lines than this for one batch of unreadable records would drown the log; a summary follows instead.
 const MAX_REPORTS: usize = 10;
+
+/// Bytes of what a stranger wrote that stand in a line of the log: a key and a value may be as long as the store lets them be.
+const MAX_QUOTE: usize = 300;
 
 /// Gaps in a row extend a hold to this many graces in all.
 const MAX_GRACES: u32 = 3;
@@ -159,7 +163,8 @@ impl Instances {
     fn report(&mut self, key: &str, why: &str) {
         if self.reported.insert(key.to_owned()) && self.reports_left > 0 {
             self.reports_left -= 1;
-            tracing::warn!(service = %self.service, key, why, "a record of the registry cannot be used as it is");
+            let (key, why) = (brief(key), brief(why));
+            tracing::warn!(service = %self.service, key = &*key, why = &*why, "a record of the registry cannot be used as it is");
             if self.reports_left == 0 {
                 tracing::warn!(service = %self.service, "more such records are only counted");
             }
@@ -400,5 +405,28 @@ impl Model for Instances {
             held: self.held.len(),
             from_disk: self.from_disk,
         })
+    }
+}
+
+/// The beginning of a text that may be of any length.
+fn brief(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_QUOTE {
+        return Cow::Borrowed(text);
+    }
+    let end = (0..=MAX_QUOTE).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    Cow::Owned(format!("{}… ({} bytes)", &text[..end], text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w06_a_line_quotes_no_more_than_the_beginning() {
+        assert_eq!(brief("short"), "short");
+        for text in ["x".repeat(1_000_000), "ä".repeat(500_000), format!("x{}", "🐂".repeat(250_000))] {
+            let quoted = brief(&text);
+            assert!(quoted.len() < MAX_QUOTE + 30 && quoted.ends_with(" bytes)"), "{quoted}");
+        }
     }
 }

@@ -25,7 +25,7 @@ impl Endpoint {
     /// # Errors
     /// `InvalidInput` for a malformed scheme, a wildcard, empty or malformed host, or port 0.
     pub fn new(scheme: &str, host: &str, port: u16) -> Result<Self> {
-        let subject = || format!("endpoint {scheme}://{host}:{port}");
+        let subject = || format!("endpoint {scheme}://{}:{port}", without_user(host));
         if scheme.eq_ignore_ascii_case(UNIX) {
             return Err(Error::invalid("use", subject(), "a Unix socket has a path; write unix:///path"));
         }
@@ -91,7 +91,7 @@ impl Endpoint {
     /// # Errors
     /// `InvalidInput`, naming what is missing or ambiguous.
     pub fn parse(text: &str, default_scheme: Option<&str>) -> Result<Self> {
-        let invalid = |why: &str| Error::invalid("parse", format!("endpoint {text:?}"), why);
+        let invalid = |why: &str| Error::invalid("parse", format!("endpoint {:?}", without_user(text)), why);
         let (scheme, authority) = match (text.split_once("://"), default_scheme) {
             (Some((scheme, rest)), _) => (scheme, rest),
             (None, Some(scheme)) => (scheme, text),
@@ -99,6 +99,9 @@ impl Endpoint {
         };
         if scheme.eq_ignore_ascii_case(UNIX) {
             return Self::unix(authority).map_err(|e| invalid(e.message()));
+        }
+        if authority.contains('@') {
+            return Err(invalid("an endpoint has no user, as everybody who discovers it would see the password"));
         }
         let (host, port) = split_authority(authority).map_err(invalid)?;
         Self::new(scheme, host, port).map_err(|e| invalid(e.message()))
@@ -127,6 +130,14 @@ pub(crate) fn split_authority(authority: &str) -> Result<(&str, u16), &'static s
         return Err("the port is not a number");
     }
     Ok((host, port.parse().map_err(|_| "the port is above 65535")?))
+}
+
+/// What may be quoted in an error: everything up to the last `@` is hidden, where a password stands if there is one.
+fn without_user(text: &str) -> Cow<'_, str> {
+    match text.rsplit_once('@') {
+        Some((_, rest)) => Cow::Owned(format!("***@{rest}")),
+        None => Cow::Borrowed(text),
+    }
 }
 
 fn check_scheme(scheme: &str) -> Result<(), &'static str> {
@@ -279,6 +290,23 @@ mod tests {
         ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn r12_a_user_is_refused_and_never_shown() {
+        for text in [
+            "http://root:s3cret@h:80",
+            "root:s3cret@h:80",
+            "http://root:s3/cret@h",
+            "unix:root:s3cret@h",
+            "http://root@s3cret@h:1",
+        ] {
+            let error = text.parse::<Endpoint>().unwrap_err();
+            assert!(!format!("{error} {error:?} {error:#?}").contains("s3"), "{error}");
+        }
+        let error = Endpoint::new("http", "root:s3cret@h", 80).unwrap_err();
+        assert!(!error.to_string().contains("s3"), "{error}");
+        assert!("unix:///run/orders@1.sock".parse::<Endpoint>().is_ok());
     }
 
     proptest! {

@@ -33,6 +33,6 @@ pub use subject::Subject;
 #[cfg(feature = "certificates")]
 pub use tls::{
     a_new_authority_is_trusted_without_a_restart, a_rotated_certificate_is_read_anew, certificates_on_both_sides,
-    wrong_certificates_are_said,
+    files_that_are_broken_at_a_reconnect_heal, wrong_certificates_are_said,
 };
 pub use wire::Wire;

@@ -156,4 +156,10 @@ pub async fn the_recipes_are_enough_and_least(subject: Subject, server: SocketAd
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{service}: {error}");
     }
     refused(&other.watch("orders"), settle, ErrorKind::PermissionDenied).await;
+    // What was refused is seen by nobody.
+    stays(Duration::from_secs(2), "the empty set", async || match watch.latest() {
+        Some(set) if set.is_empty() && set.freshness().is_live() => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
 }

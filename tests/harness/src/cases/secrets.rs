@@ -22,6 +22,8 @@ pub const PASSWORD: &str = "hunter2hunter2";
 /// Others, and where they stand.
 const WRONG: &str = "hunter3hunter3";
 const OPTION: &str = "hunter4hunter4";
+/// How a token that a server hands out begins, where it is a JWT: `{"alg":"` in Base64.
+const TOKEN: &str = "eyJhbGciOi";
 
 /// Everything that was logged.
 #[derive(Clone, Default)]
@@ -130,7 +132,7 @@ pub async fn secrets_are_never_shown(subject: Subject, server: SocketAddr, user:
     assert!(log.contains("discovery_core"), "nothing was logged");
     assert!(["Unauthenticated", "PermissionDenied"].iter().any(|kind| said.0.contains(kind)), "nobody was refused");
     let key = std::fs::read_to_string(key).unwrap();
-    let secrets = [PASSWORD, WRONG, OPTION].into_iter().chain(key.lines().filter(|line| !line.starts_with('-')));
+    let secrets = [PASSWORD, WRONG, OPTION, TOKEN].into_iter().chain(key.lines().filter(|line| !line.starts_with('-')));
     for secret in secrets {
         for line in said.0.lines().chain(log.lines()) {
             assert!(!line.contains(secret), "{secret} is shown: {line}");

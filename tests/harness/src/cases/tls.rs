@@ -1,6 +1,6 @@
 //! TLS to a server that asks for certificates.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use discovery_core::{
     ErrorKind, Policy, RegisterOptions,
@@ -105,6 +105,69 @@ pub async fn a_new_authority_is_trusted_without_a_restart<P: Program>(
     ours.replace_by(&next).unwrap();
     shows(&watch, HEALED, &["a"]).await;
     holds(&registration, HEALED).await;
+    witness.swears();
+}
+
+/// R4, W4: at a reconnect a file is missing, half written, or of somebody else: the set stays, the cause is said without what stands in the
+/// file, nobody hammers the server, and all heals once the files are whole again.
+pub async fn files_that_are_broken_at_a_reconnect_heal(
+    subject: Subject,
+    server: SocketAddr,
+    certificates: &Certificates,
+) {
+    let ours = Certificates::new().unwrap();
+    ours.replace_by(certificates).unwrap();
+    let strangers = Certificates::new().unwrap();
+    let (ca, (certificate, key)) = (ours.ca(), ours.client());
+    let half = |path: &Path| {
+        let whole = std::fs::read(path).unwrap();
+        std::fs::write(path, &whole[..whole.len() / 2]).unwrap();
+    };
+    let wire = Wire::to(server).await;
+    let mut policy = Policy::default();
+    policy.backoff = Duration::from_secs(1);
+    policy.probe = Duration::from_secs(1);
+    let backend = subject.open_tls(rest(wire.0.address(), &ours, Some(&ours)), policy);
+    let registration = register(&backend, "pay", "a").await;
+    let watch = backend.watch("pay");
+    shows(&watch, SOON, &["a"]).await;
+    let witness = Witness::of(&backend, "pay");
+    let damages: [(&str, &dyn Fn()); 7] = [
+        ("no authority", &|| std::fs::remove_file(&ca).unwrap()),
+        ("half an authority", &|| half(&ca)),
+        ("an empty certificate", &|| std::fs::write(&certificate, "").unwrap()),
+        ("half a certificate", &|| half(&certificate)),
+        ("no key", &|| std::fs::remove_file(&key).unwrap()),
+        ("half a key", &|| half(&key)),
+        ("a stranger's key", &|| _ = std::fs::copy(strangers.client().1, &key).unwrap()),
+    ];
+    for (what, damage) in damages {
+        let secret = std::fs::read_to_string(&key).unwrap();
+        damage();
+        wire.cut().await;
+        eventually(SOON, what, async || if watch.freshness().is_stale() { Ok(()) } else { Err(watch.freshness()) })
+            .await;
+        wire.pass().await;
+        // A client that brings a broken connection back by itself does so with what it has read before.
+        eventually(HEALED, what, async || match watch.freshness().cause().map(|cause| cause.kind()) {
+            Some(ErrorKind::InvalidInput | ErrorKind::Unauthenticated) | None => Ok(()),
+            _ => Err(watch.freshness()),
+        })
+        .await;
+        let said = format!("{:?} {:#?} {:?}", watch.freshness(), watch.freshness(), registration.state());
+        let leak = secret.lines().filter(|line| !line.starts_with('-')).find(|line| said.contains(line));
+        assert_eq!(leak, None, "{what}: {said}");
+        println!("{what}: {}", watch.freshness());
+        let before = wire.connects();
+        stays(Duration::from_secs(2), what, async || match watch.latest() {
+            Some(set) if set.len() == 1 && wire.connects() - before <= 12 => Ok(()),
+            other => Err(format!("{other:?}, {} attempts", wire.connects() - before)),
+        })
+        .await;
+        ours.replace_by(certificates).unwrap();
+        shows(&watch, HEALED, &["a"]).await;
+        holds(&registration, HEALED).await;
+    }
     witness.swears();
 }
 
