@@ -83,15 +83,14 @@ impl Settings {
             "cluster" => (Topology::Cluster, DEFAULT_PORT, url.path()),
             _ => (Topology::Hosts, DEFAULT_PORT, url.path()),
         };
-        let mut sentinel_login = plain;
-        if let Topology::Sentinel(_) = topology {
-            if let Some(user) = options.text("sentinel_user") {
-                sentinel_login = sentinel_login.set_username(user);
-            }
-            if let Some(password) = options.text("sentinel_password") {
-                sentinel_login = sentinel_login.set_password(password);
-            }
-        }
+        let sentinel_login = match topology {
+            Topology::Sentinel(_) => Login::from_options(
+                options,
+                ["sentinel_user", "sentinel_password", "sentinel_password_file"],
+                Some("default"),
+            )?,
+            _ => None,
+        };
         // A Cluster has one database.
         if topology != Topology::Cluster
             && let Some(database) = options.number("db")?
@@ -100,7 +99,7 @@ impl Settings {
             session = session.set_db(database);
         }
         let way = Arc::new(Way { login, session, tls: tls.clone() });
-        let sentinel_way = Arc::new(Way { login: None, session: sentinel_login, tls });
+        let sentinel_way = Arc::new(Way { login: sentinel_login, session: plain, tls });
         Ok(Self { hosts: url.hosts(port)?, topology, prefix: prefix.to_owned(), way, sentinel_way })
     }
 }
@@ -128,7 +127,7 @@ mod tests {
         let login = settings.way.login().unwrap();
         assert_eq!((login.db(), login.username(), login.password()), (3, Some("app"), Some("pw")));
         let sentinel = settings.sentinel_way.login().unwrap();
-        assert_eq!((sentinel.password(), sentinel.username()), (Some("x"), None));
+        assert_eq!((sentinel.password(), sentinel.username()), (Some("x"), Some("default")));
         let settings = read("redis://:pw@a").unwrap();
         let login = settings.way.login().unwrap();
         assert_eq!((login.username(), login.password()), (Some("default"), Some("pw")));
@@ -141,6 +140,8 @@ mod tests {
             "redis://user@a",
             "redis://",
             "redis+sentinel://a",
+            "redis+sentinel://a/main?sentinel_user=x",
+            "redis+sentinel://a/main?sentinel_password=x&sentinel_password_file=/x",
             "redis+cluster://a?db=1",
             "redis://a?sentinel_user=x",
             "redis://a?ca=/x",

@@ -4,7 +4,8 @@
 //! a mounted file that they replace.
 
 use std::fmt;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use super::{RegistryUrl, UrlOptions};
@@ -30,19 +31,41 @@ impl Login {
     /// # Errors
     /// `InvalidInput` if one of user and password is missing, or if there are two passwords.
     pub fn from_url(url: &RegistryUrl, options: &mut UrlOptions, unnamed: Option<&str>) -> Result<Option<Self>> {
-        let invalid = |why: &str| Err(Error::invalid("use", format!("registry URL {:?}", url.to_string()), why));
-        let password = match (url.password(), options.text("password_file")) {
+        Self::read(url.user(), url.password(), options.text("password_file"), unnamed).map_err(|why| {
+            Error::invalid("use", format!("registry URL {:?}", url.to_string()), format!("it names {why}"))
+        })
+    }
+
+    /// The same from options with these names, for a store with accounts in two places.
+    ///
+    /// # Errors
+    /// Those of [`from_url`](Self::from_url).
+    pub fn from_options(
+        options: &mut UrlOptions,
+        [user, password, file]: [&'static str; 3],
+        unnamed: Option<&str>,
+    ) -> Result<Option<Self>> {
+        let (name, given, path) = (options.text(user), options.text(password), options.text(file));
+        Self::read(name.as_deref(), given.as_deref(), path, unnamed)
+            .map_err(|why| options.invalid(password, &format!("and those beside it name {why}")))
+    }
+
+    fn read(
+        user: Option<&str>,
+        password: Option<&str>,
+        file: Option<String>,
+        unnamed: Option<&str>,
+    ) -> Result<Option<Self>, &'static str> {
+        let password = match (password, file) {
             (None, None) => None,
             (Some(password), None) => Some(Password::Given(password.to_owned())),
             (None, Some(path)) => Some(Password::File(path.into())),
-            (Some(_), Some(_)) => {
-                return invalid("it has a password and a password_file; give one of them");
-            }
+            (Some(_), Some(_)) => return Err("a password and a file with one; give one of them"),
         };
-        match (url.user().filter(|user| !user.is_empty()).or(unnamed), password) {
-            (_, None) if url.user().is_none() => Ok(None),
-            (_, None) => invalid("it names a user without a password; write user:password@host, or add password_file"),
-            (None, Some(_)) => invalid("it names a password without a user; write user:password@host"),
+        match (user.filter(|user| !user.is_empty()).or(unnamed), password) {
+            (_, None) if user.is_none() => Ok(None),
+            (_, None) => Err("a user without a password; write user:password@host, or name a file with it"),
+            (None, Some(_)) => Err("a password without a user; write user:password@host"),
             (Some(user), Some(password)) => Ok(Some(Self { user: user.to_owned(), password })),
         }
     }
@@ -63,15 +86,14 @@ impl Login {
         };
         let unusable =
             |why: String| Error::new(ErrorKind::InvalidInput, "read", format!("password file {}", path.display()), why);
-        match fs::metadata(path) {
-            Ok(about) if about.len() > LONGEST => {
-                return Err(unusable(format!("{} bytes are no password", about.len())));
-            }
-            Ok(_) => {}
-            Err(error) => return Err(unusable(error.to_string()).with_source(error)),
+        let mut text = String::new();
+        // The error of bytes that are no text quotes nothing of them.
+        File::open(path)
+            .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text))
+            .map_err(|error| unusable(error.to_string()).with_source(error))?;
+        if text.len() as u64 > LONGEST {
+            return Err(unusable("it is too long for a password".to_owned()));
         }
-        // The error of bytes that are no text would quote nothing of them.
-        let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()).with_source(error))?;
         match text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text)) {
             "" => Err(unusable("it is empty".to_owned())),
             password => Ok(password.to_owned()),
@@ -90,6 +112,8 @@ impl fmt::Debug for Login {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn login(text: &str, unnamed: Option<&str>) -> Result<Option<Login>> {
@@ -141,5 +165,8 @@ mod tests {
         assert!(!format!("{login:?} {error:?} {error:#?}").contains("hunter2"));
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!(login.password().unwrap_err().kind(), ErrorKind::InvalidInput);
+        // A file without an end, and without a length.
+        let endless = Login { user: "someone".to_owned(), password: Password::File("/dev/zero".into()) };
+        assert_eq!(endless.password().unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 }

@@ -72,6 +72,21 @@ impl RedisSentinel {
         &self.servers
     }
 
+    /// Has each Sentinel obey a command.
+    ///
+    /// # Errors
+    ///
+    /// What the first of them says that does not.
+    pub async fn cli(&self, args: &[&str]) -> io::Result<()> {
+        for sentinel in &self.sentinels {
+            let said = tool::run(program::client(&sentinel.port, args), b"").await?;
+            if said.trim() != "OK" {
+                return Err(io::Error::other(said));
+            }
+        }
+        Ok(())
+    }
+
     async fn is_ready(&self) -> bool {
         for sentinel in &self.sentinels {
             let known = tool::run(program::client(&sentinel.port, &["SENTINEL", "MASTER", NAME]), b"").await;
