@@ -13,6 +13,9 @@ pub(super) trait Blend: Send + 'static {
 
     fn is_empty(view: &Self::View) -> bool;
 
+    /// Whether an earlier process left it.
+    fn is_from_disk(view: &Self::View) -> bool;
+
     /// Takes what each side shows, `None` for one that is closed, and answers whether that changes what is shown.
     fn take(&mut self, views: &[Option<Arc<Self::View>>], decision: &Decision) -> bool;
 
@@ -141,6 +144,10 @@ impl Blend for Instances {
         view.is_empty()
     }
 
+    fn is_from_disk(view: &Snapshot) -> bool {
+        view.is_from_disk()
+    }
+
     fn take(&mut self, views: &[Option<Arc<Snapshot>>], decision: &Decision) -> bool {
         let Decision { counted, standings, order, .. } = decision;
         let (mut touched, left) = self.read(views, standings);
@@ -196,6 +203,11 @@ impl Blend for Names {
 
     fn is_empty(view: &ServiceNames) -> bool {
         view.names.is_empty()
+    }
+
+    /// Names are never of one side because it is preferred.
+    fn is_from_disk(_: &ServiceNames) -> bool {
+        false
     }
 
     fn take(&mut self, views: &[Option<Arc<ServiceNames>>], decision: &Decision) -> bool {

@@ -70,7 +70,8 @@ pub enum Mode {
     /// From all: whoever is registered on any side is there. For moving, as nobody has to be on the same side as anybody else.
     #[default]
     Union,
-    /// Each service from the first side that has instances of it; an outage changes nothing in that.
+    /// Each service from the first side that has instances of it; an outage changes nothing in that, so who comes or goes by another side
+    /// meanwhile is not seen. What only the [disk](crate::DiskCache) remembers counts where no other side has instances.
     Prefer,
     /// From the first side whose registry answers: the next one once it was away for [`away`](MultiOptions::away), and the first again once
     /// that has answered for as long. Never from a side without instances while there are some.
