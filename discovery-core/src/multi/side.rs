@@ -194,11 +194,36 @@ impl Side {
         let version = self.wish.borrow().version;
         self.report(|report| {
             report.cause = Some(error.clone());
-            report.refused = report.refused.or((!error.is_retryable()).then_some(version));
+            // The newest: whoever waits for an older one has its answer.
+            report.refused = report.refused.max((!error.is_retryable()).then_some(version));
         });
     }
 
     fn report(&self, change: impl FnOnce(&mut Report)) {
         self.reports.send_modify(|reports| change(&mut reports[self.at]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+
+    /// Each update that a side refuses is answered, not only the first.
+    #[tokio::test]
+    async fn r07_the_newest_version_that_was_refused_counts() {
+        let (wishes, wish) = watch::channel(Wish { wanted: Wanted::Gone, version: 0 });
+        let reports = Arc::new(watch::Sender::new(vec![Report::default()]));
+        let backend = MemoryStore::new().connect();
+        let side = Side { at: 0, backend, wish, reports: reports.clone(), patience: Duration::ZERO };
+        let denied = Error::new(ErrorKind::PermissionDenied, "write", "pay/a", "not you");
+        let away = Error::new(ErrorKind::Unavailable, "write", "pay/a", "nobody there");
+        for (version, error, refused) in
+            [(1, &away, None), (2, &denied, Some(2)), (3, &away, Some(2)), (3, &denied, Some(3)), (4, &denied, Some(4))]
+        {
+            wishes.send_modify(|wish| wish.version = version);
+            side.fail(error);
+            assert_eq!(reports.borrow()[0].refused, refused, "version {version}");
+        }
     }
 }
