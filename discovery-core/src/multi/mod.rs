@@ -18,7 +18,8 @@
 //! | closed by hand | none; it takes no part any more | as the others; a watch ends once all are closed |
 //!
 //! Of an id that several sides list the record of the first one counts, and of one that is live before one that is not: whoever drains while
-//! one registry is away is seen to drain. Ids are the identity of an instance (P3, P6), so a picker's statistics and hashes survive a switch of sides.
+//! one registry is away is seen to drain. Of two that were away, the one that was there last counts before one that has just come back, unless
+//! that heard from the instance since. Ids are the identity of an instance (P3, P6), so a picker's statistics and hashes survive a switch of sides.
 //!
 //! # Registering
 //! One [`Registration`] stands for one on each side, all with the same record. It is confirmed once every side that answers has the record,
