@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use discovery_core::multi::{Mode, Multi, MultiOptions};
 use discovery_core::picker::RoundRobin;
-use discovery_core::{Backend, Balancer, Context, DiskCache, Discovery, Instance, Watch};
+use discovery_core::{Backend, Balancer, Context, Discovery, DiskCache, Instance, Watch};
 
 use crate::{Seen, Stage, ids, instance, lasts, policy, put, shows, until, weighing};
 

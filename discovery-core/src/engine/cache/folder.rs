@@ -132,7 +132,9 @@ pub(super) fn distrust(mode: u32, owner: u32, us: u32) -> Option<&'static str> {
         );
     }
     let foreign = owner != us && owner != 0;
-    foreign.then_some("this directory is another user's, who so decides whom is called; name one that is made by this user")
+    foreign.then_some(
+        "this directory is another user's, who so decides whom is called; name one that is made by this user",
+    )
 }
 
 /// A clock may have gone in either direction since, so a time in the future is as far away as one in the past.

@@ -187,7 +187,10 @@ fn what_another_user_made_is_not_used() {
     for folder in [folder, Folder::new(above.path().join("link"), DAY)] {
         for result in [folder.read(&pay).map(drop), folder.write(&pay, b"y"), folder.sweep().map(drop)] {
             let error = result.unwrap_err();
-            assert!(error.kind() == ErrorKind::PermissionDenied && error.to_string().contains("another user"), "{error}");
+            assert!(
+                error.kind() == ErrorKind::PermissionDenied && error.to_string().contains("another user"),
+                "{error}"
+            );
         }
     }
 }
