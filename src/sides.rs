@@ -116,13 +116,13 @@ mod tests {
             format!("multi: {zk} {etcd}"),
             format!("multi:{zk} {etcd}"),
             format!("MULTI:union {zk}\n    {etcd}\n"),
-            format!("multi:union?patience=2s&away=10s {zk} {etcd}"),
-            format!(" multi:?away=10s {zk} {etcd}"),
+            format!("multi:union?patience=2s&away=15s {zk} {etcd}"),
+            format!(" multi:?away=15s {zk} {etcd}"),
         ] {
             let sides = Sides::parse(&text).unwrap().unwrap();
             assert_eq!(sides.urls, [zk, etcd], "{text}");
             assert_eq!(sides.options.mode, Mode::Union);
-            assert_eq!(sides.options.away, Duration::from_secs(10));
+            assert_eq!(sides.options.away, Duration::from_secs(15));
         }
         let text = format!("multi:failover?away=1m {zk} {etcd}");
         let options = Sides::parse(&text).unwrap().unwrap().options;

@@ -89,13 +89,14 @@ pub struct MultiOptions {
     /// connecting takes and less than what a caller waits for.
     pub patience: Duration,
     /// For how long a registry may be away before the next one is used, and has to be back before it is believed like one that was there all
-    /// the time. Default 10 s: the longest wait between two repairs of a registration, and the default TTL.
+    /// the time. Default 15 s: more than the longest wait between two repairs of a registration (10 s), and 5 s more than the default TTL. A
+    /// lease begins anew when its server starts, and ends late: on etcd by an election (1 s), on ZooKeeper by a tick (2 s).
     pub away: Duration,
 }
 
 impl Default for MultiOptions {
     fn default() -> Self {
-        Self { mode: Mode::default(), patience: Duration::from_secs(2), away: Duration::from_secs(10) }
+        Self { mode: Mode::default(), patience: Duration::from_secs(2), away: Duration::from_secs(15) }
     }
 }
 
