@@ -1,7 +1,7 @@
 //! Compares two registries: `cargo run --features etcd,zookeeper --example compare -- REGISTRY_URL REGISTRY_URL [SECONDS]`.
 //!
 //! Prints which instances are only in one of them and which records differ. Ends with 0 if nothing does, 1 if something still does after
-//! that many seconds (10), and 2 if a registry could not be asked, of which nothing may be concluded.
+//! that many seconds (10) and did for half of them, and 2 if a registry could not be asked, of which nothing may be concluded.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to a person")]
 
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 //! and what a config file breaks into lines stays readable.
 
 use discovery_core::multi::{Mode, MultiOptions};
-use discovery_core::{Error, RegistryUrl, Result};
+use discovery_core::{Error, KeySpace, RegistryUrl, Result};
 
 pub(crate) const SCHEME: &str = "multi";
 
@@ -42,20 +42,58 @@ impl<'a> Sides<'a> {
         if urls.len() < 2 {
             return Err(invalid("it names fewer than two registries"));
         }
-        let mut seen = Vec::new();
+        let mut seen: Vec<Place> = Vec::new();
         for url in &urls {
             if url.split(':').next().is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME)) {
                 return Err(invalid("one of its sides is a multi: itself; list all registries in one"));
             }
-            // Without its credentials and options.
-            let address = url.parse::<RegistryUrl>()?.to_string();
-            if seen.contains(&address) {
-                // It would take each registration over from itself.
-                return Err(invalid(&format!("it names {address} twice")));
+            let url = url.parse::<RegistryUrl>()?;
+            let place = Place::of(&url);
+            if seen.iter().any(|other| place.is_same(other)) {
+                // Each registration would be taken over from itself, and be gone in the end (R6).
+                return Err(invalid(&format!("it names {url} twice")));
             }
-            seen.push(address);
+            seen.push(place);
         }
         Ok(Some(Self { urls, options: read }))
+    }
+}
+
+/// Where the records of a URL are, whichever way it is written.
+struct Place {
+    store: String,
+    /// In lower case, with ports. One in common is enough: it is the same server, or one of the same cluster.
+    hosts: Vec<String>,
+    database: String,
+    /// Without the default prefix, which may be written or not.
+    prefix: String,
+}
+
+impl Place {
+    fn of(url: &RegistryUrl) -> Self {
+        let (store, port) = match url.scheme() {
+            "zk" => ("zookeeper", 2181),
+            "zks" => ("zookeepers", 2181),
+            scheme if scheme.starts_with("zookeeper") => (scheme, 2181),
+            scheme if scheme.starts_with("etcd") => (scheme, 2379),
+            scheme if scheme.ends_with("+sentinel") => (scheme, 26379),
+            // Of another scheme no default is known, so that any number does.
+            scheme => (scheme, 6379),
+        };
+        let path = url.path().trim_end_matches('/');
+        Self {
+            store: store.to_owned(),
+            // Who names no host, or none that can be used, hears of it from the backend.
+            hosts: url.hosts(port).unwrap_or_default().iter().map(|host| host.to_ascii_lowercase()).collect(),
+            database: url.options().text("db").unwrap_or_else(|| "0".to_owned()),
+            prefix: if path == KeySpace::DEFAULT_PREFIX { "" } else { path }.to_owned(),
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let shares_host = self.hosts.iter().any(|host| other.hosts.contains(host)) || self.hosts == other.hosts;
+        let records = |it: &Self| (it.store.clone(), it.database.clone(), it.prefix.clone());
+        shares_host && records(self) == records(other)
     }
 }
 
@@ -78,13 +116,13 @@ mod tests {
             format!("multi: {zk} {etcd}"),
             format!("multi:{zk} {etcd}"),
             format!("MULTI:union {zk}\n    {etcd}\n"),
-            format!("multi:union?patience=2s&away=10s {zk} {etcd}"),
-            format!(" multi:?away=10s {zk} {etcd}"),
+            format!("multi:union?patience=2s&away=15s {zk} {etcd}"),
+            format!(" multi:?away=15s {zk} {etcd}"),
         ] {
             let sides = Sides::parse(&text).unwrap().unwrap();
             assert_eq!(sides.urls, [zk, etcd], "{text}");
             assert_eq!(sides.options.mode, Mode::Union);
-            assert_eq!(sides.options.away, Duration::from_secs(10));
+            assert_eq!(sides.options.away, Duration::from_secs(15));
         }
         let text = format!("multi:failover?away=1m {zk} {etcd}");
         let options = Sides::parse(&text).unwrap().unwrap().options;
@@ -115,6 +153,27 @@ mod tests {
             let error = crate::connect(text).unwrap_err();
             assert!(error.to_string().contains(said), "{text}: {error}");
             assert!(!format!("{error:?} {error:#?}").contains("hunter2"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_registry_is_found_out_however_it_is_written() {
+        for (one, other, same) in [
+            ("etcd://h:2379", "etcd://u:p@H/?ttl=9s", true),
+            ("etcd://h", "etcd://h/discovery/", true),
+            ("etcd://a,b/x", "etcd://b:2379,c/x", true),
+            ("zk://h/services", "zookeeper://h:2181/services", true),
+            ("redis://h", "redis://h/discovery?db=0", true),
+            ("memory:", "memory:", true),
+            ("redis://h?db=0", "redis://h?db=1", false),
+            ("etcd://h/a", "etcd://h/b", false),
+            ("etcd://h/a/discovery", "etcd://h/a", false),
+            ("etcd://h:1", "etcd://h:2", false),
+            ("etcd://h:2379", "zk://h:2379", false),
+            ("static:///a:1", "static:///b:1", false),
+        ] {
+            let read = Sides::parse(&format!("multi: {one} {other}")).map(drop);
+            assert_eq!(read.is_err(), same, "{one} {other}: {read:?}");
         }
     }
 

@@ -12,6 +12,8 @@ mod examples;
 #[cfg(feature = "etcd")]
 mod gateway;
 #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod ghosts;
+#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod moving;
 mod node;
 #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]

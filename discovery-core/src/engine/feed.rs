@@ -22,8 +22,8 @@ const STANDSTILL: u32 = 5;
 /// A first set that takes longer than this part of a request's deadline is taken from the disk meanwhile. A store that works has answered
 /// many times over by then, and whoever waits for a set has not given up yet.
 const PATIENCE: u32 = 3;
-/// How often a set that does not change is written to the disk again: it says when it was known good.
-const CONFIRM: Duration = Duration::from_secs(10 * 60);
+/// How soon at the earliest, and at the latest, a set that does not change is written to the disk again: it says when it was known good.
+const CONFIRM: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10 * 60));
 /// Counts in a row that differ until a removal counts as lost, whatever else arrives meanwhile.
 const MISCOUNTS: u32 = 3;
 
@@ -293,7 +293,7 @@ impl<M: Model> Feed<M> {
     async fn confirm(&self) -> Infallible {
         let Some(cache) = &self.link.cache else { return std::future::pending().await };
         loop {
-            sleep(CONFIRM.min(cache.max_age() / 4)).await;
+            sleep((cache.max_age() / 4).clamp(CONFIRM.0, CONFIRM.1)).await;
             let view = self.views.borrow().clone();
             if view.freshness().is_live() {
                 cache.keep(&self.scope, view);

@@ -195,7 +195,9 @@ impl Instances {
         }
         let gone: Vec<_> = remembered.iter().filter(|instance| self.set.get(instance.id()).is_none()).collect();
         let (before, vanished) = (remembered.len(), gone.len());
-        if let Some(hold) = self.hold.filter(|hold| hold.is_sharp(before, vanished)) {
+        // Since then others may have taken their place, in a deployment say; a store that lost its data has fewer.
+        let shrunk = before.saturating_sub(self.set.len());
+        if let Some(hold) = self.hold.filter(|hold| hold.is_sharp(before, shrunk)) {
             self.report_hold(before, vanished, hold);
             for instance in gone {
                 self.held.insert(instance.id().into());

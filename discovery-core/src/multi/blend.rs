@@ -13,6 +13,9 @@ pub(super) trait Blend: Send + 'static {
 
     fn is_empty(view: &Self::View) -> bool;
 
+    /// Whether an earlier process left it.
+    fn is_from_disk(view: &Self::View) -> bool;
+
     /// Takes what each side shows, `None` for one that is closed, and answers whether that changes what is shown.
     fn take(&mut self, views: &[Option<Arc<Self::View>>], decision: &Decision) -> bool;
 
@@ -27,9 +30,15 @@ struct Side {
     /// Who left another, live side while this one was away: their records here as they were. A side that is away cannot vouch for them,
     /// nor can one that just came back and may still wait for the end of their leases.
     departed: HashMap<Arc<str>, Arc<Instance>>,
+    /// Whose records were written here since it came back: they are newer than what a side that is away knows.
+    written: HashSet<Arc<str>>,
 }
 
 impl Side {
+    fn is_live(&self) -> bool {
+        self.standing.is_some_and(Standing::is_live)
+    }
+
     fn listed(&self, id: &str, counts: Counted) -> Option<&Arc<Instance>> {
         let gone = counts == Counted::All && self.departed.contains_key(id);
         self.set.get(id).filter(|_| !gone)
@@ -74,9 +83,18 @@ impl Instances {
         for ((side, view), standing) in self.sides.iter_mut().zip(views).zip(standings) {
             let set =
                 view.as_ref().filter(|_| standing.has_set()).map(|view| view.instances.clone()).unwrap_or_default();
+            if *standing != Standing::Back {
+                side.written.clear();
+            }
+            // The first set after an outage may be from before it.
+            let follows = *standing == Standing::Back && side.is_live();
             for change in set.changes_since(&side.set) {
                 let id = match change {
-                    Change::Added(now) | Change::Modified(_, now) => now.key().id,
+                    Change::Added(now) | Change::Modified(_, now) => {
+                        let id = now.key().id;
+                        side.written.extend(follows.then(|| id.clone()));
+                        id
+                    }
                     Change::Removed(was) => {
                         let id = was.key().id;
                         left.extend(standing.is_live().then(|| id.clone()));
@@ -106,18 +124,25 @@ impl Instances {
         }
         // Whom a live side lists again is registered, wherever else it is.
         for id in touched.iter() {
-            let lists =
-                |side: &Side| side.standing.is_some_and(Standing::is_live) && side.listed(id, Counted::All).is_some();
+            let lists = |side: &Side| side.is_live() && side.listed(id, Counted::All).is_some();
             if self.sides.iter().any(lists) {
                 self.sides.iter_mut().for_each(|side| _ = side.departed.remove(id));
             }
         }
     }
 
-    /// Shows what the counted sides say of an id, and answers whether that changes the set.
+    /// What the counted sides say of an id: the first of them, unless that is away and another one has heard from the instance since.
+    fn said(&self, id: &str) -> Option<&Arc<Instance>> {
+        let counted = self.order.iter().filter(|at| self.counted.includes(**at)).map(|at| &self.sides[*at]);
+        let mut said = counted.filter_map(|side| Some((side, side.listed(id, self.counted)?)));
+        let (first, record) = said.next()?;
+        let newer = said.find(|(side, _)| !first.is_live() && side.written.contains(id));
+        Some(newer.map_or(record, |(_, newer)| newer))
+    }
+
+    /// Shows what is said of an id, and answers whether that changes the set.
     fn show(&mut self, id: &str) -> bool {
-        let mut sides = self.order.iter().filter(|at| self.counted.includes(**at));
-        match sides.find_map(|at| self.sides[*at].listed(id, self.counted)) {
+        match self.said(id) {
             None => self.set.remove(id).is_some(),
             Some(now) if self.set.get(id) == Some(now) => false,
             Some(now) => {
@@ -139,6 +164,10 @@ impl Blend for Instances {
 
     fn is_empty(view: &Snapshot) -> bool {
         view.is_empty()
+    }
+
+    fn is_from_disk(view: &Snapshot) -> bool {
+        view.is_from_disk()
     }
 
     fn take(&mut self, views: &[Option<Arc<Snapshot>>], decision: &Decision) -> bool {
@@ -196,6 +225,11 @@ impl Blend for Names {
 
     fn is_empty(view: &ServiceNames) -> bool {
         view.names.is_empty()
+    }
+
+    /// Names are never of one side because it is preferred.
+    fn is_from_disk(_: &ServiceNames) -> bool {
+        false
     }
 
     fn take(&mut self, views: &[Option<Arc<ServiceNames>>], decision: &Decision) -> bool {

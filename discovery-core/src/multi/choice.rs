@@ -38,6 +38,7 @@ impl Standing {
 pub(super) struct Shown {
     pub(super) freshness: Freshness,
     pub(super) is_empty: bool,
+    pub(super) from_disk: bool,
 }
 
 /// Whose sets count.
@@ -169,7 +170,11 @@ impl Choice {
         }
         match self.options.mode {
             Mode::Union => Counted::All,
-            Mode::Prefer => Counted::One(filled.unwrap_or(first)),
+            Mode::Prefer => {
+                // What an earlier process left may be long gone; a registry that answers and has the service knows better.
+                let known = |at: &usize| !empty(*at) && shown[*at].as_ref().is_some_and(|side| !side.from_disk);
+                Counted::One(read.iter().copied().find(known).or(filled).unwrap_or(first))
+            }
             Mode::Failover => Counted::One(self.fail_over(&read, &empty, again)),
         }
     }

@@ -39,7 +39,33 @@ pub enum Difference {
     Unreadable(usize, usize),
 }
 
+/// What a difference is about; it may be another one by the next look and still be there.
+type About = (Arc<str>, Option<Arc<str>>);
+
+impl Difference {
+    fn id(&self) -> Option<Arc<str>> {
+        match self {
+            Self::OnlyFirst(instance) | Self::OnlySecond(instance) | Self::Record(instance, _) => {
+                Some(instance.key().id)
+            }
+            Self::Unreadable(..) => None,
+        }
+    }
+}
+
 impl Report {
+    fn about(&self) -> impl Iterator<Item = About> {
+        self.services.iter().flat_map(|(service, all)| all.iter().map(|one| (service.clone(), one.id())))
+    }
+
+    /// Leaves what was there at every look since then.
+    fn keep_since(&mut self, seen: &BTreeMap<About, Instant>, since: Instant) {
+        self.services.retain(|service, all| {
+            all.retain(|one| seen.get(&(service.clone(), one.id())).is_some_and(|at| *at <= since));
+            !all.is_empty()
+        });
+    }
+
     /// Whether both registries list the same instances with the same records, so that none is missed where only one of them is asked.
     pub fn is_equal(&self) -> bool {
         self.services.is_empty()
@@ -104,7 +130,7 @@ fn differing(a: &Instance, b: &Instance) -> Vec<String> {
 /// Compares two registries: all services, or which ids are only on one side and which records differ.
 ///
 /// It answers as soon as they are equal, and at the deadline otherwise: what comes and goes in the meantime reaches one of them first,
-/// and only a difference that stays is one.
+/// and only a difference that stays is one, for the second half of the deadline.
 ///
 /// # Errors
 /// The reason, naming the registry, if one of them did not answer until the deadline: of sets that are not live nothing is concluded.
@@ -116,9 +142,18 @@ pub async fn compare(first: &dyn Backend, second: &dyn Backend, deadline: Durati
     let sides = [first, second];
     let names = sides.map(|side| side.watch_services());
     let mut watches: BTreeMap<Arc<str>, [Watch; 2]> = BTreeMap::new();
+    let (mut first_look, mut seen) = (None, BTreeMap::new());
     loop {
-        let last = Instant::now() >= end;
-        let report = look(sides, &names, &mut watches);
+        let now = Instant::now();
+        let last = now >= end;
+        let mut report = look(sides, &names, &mut watches);
+        if let Ok(report) = &mut report {
+            let first_look = *first_look.get_or_insert(now);
+            seen = report.about().map(|about| (about.clone(), *seen.get(&about).unwrap_or(&now))).collect();
+            if last {
+                report.keep_since(&seen, first_look.max(end - deadline.min(LONGEST) / 2));
+            }
+        }
         match report {
             Ok(report) if report.is_equal() || last => return Ok(report),
             Err(error) if last => return Err(error),

@@ -77,7 +77,11 @@ impl<B: Blend> Follow<B> {
     fn look(&mut self) -> Option<Instant> {
         let read = |side: &mut Side<B::View>| (!side.closed).then(|| side.receiver.borrow_and_update().clone());
         let views: Vec<Option<Arc<B::View>>> = self.sides.iter_mut().map(read).collect();
-        let shows = |view: &B::View| Shown { freshness: view.freshness().clone(), is_empty: B::is_empty(view) };
+        let shows = |view: &B::View| Shown {
+            freshness: view.freshness().clone(),
+            is_empty: B::is_empty(view),
+            from_disk: B::is_from_disk(view),
+        };
         let shown: Vec<_> = views.iter().map(|view| view.as_deref().map(shows)).collect();
         let decision = self.choice.decide(&shown, Instant::now());
         let mut changed = self.blend.take(&views, &decision);

@@ -210,7 +210,11 @@ impl Task {
         match self.wanted() {
             // The record is a newer owner's, so it is not this one's.
             Wanted::Left => _ = done.send(Ok(())),
-            Wanted::Gone => self.removals.push(done),
+            Wanted::Gone => {
+                // Sides that wait after a refusal try again.
+                self.want(Wanted::Gone);
+                self.removals.push(done);
+            }
             Wanted::Present(_) => {
                 self.want(Wanted::Gone);
                 self.removals.push(done);

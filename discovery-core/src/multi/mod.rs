@@ -18,7 +18,8 @@
 //! | closed by hand | none; it takes no part any more | as the others; a watch ends once all are closed |
 //!
 //! Of an id that several sides list the record of the first one counts, and of one that is live before one that is not: whoever drains while
-//! one registry is away is seen to drain. Ids are the identity of an instance (P3, P6), so a picker's statistics and hashes survive a switch of sides.
+//! one registry is away is seen to drain. Of two that were away, the one that was there last counts before one that has just come back, unless
+//! that heard from the instance since. Ids are the identity of an instance (P3, P6), so a picker's statistics and hashes survive a switch of sides.
 //!
 //! # Registering
 //! One [`Registration`] stands for one on each side, all with the same record. It is confirmed once every side that answers has the record,
@@ -70,7 +71,8 @@ pub enum Mode {
     /// From all: whoever is registered on any side is there. For moving, as nobody has to be on the same side as anybody else.
     #[default]
     Union,
-    /// Each service from the first side that has instances of it; an outage changes nothing in that.
+    /// Each service from the first side that has instances of it; an outage changes nothing in that, so who comes or goes by another side
+    /// meanwhile is not seen. What only the [disk](crate::DiskCache) remembers counts where no other side has instances.
     Prefer,
     /// From the first side whose registry answers: the next one once it was away for [`away`](MultiOptions::away), and the first again once
     /// that has answered for as long. Never from a side without instances while there are some.
@@ -87,13 +89,14 @@ pub struct MultiOptions {
     /// connecting takes and less than what a caller waits for.
     pub patience: Duration,
     /// For how long a registry may be away before the next one is used, and has to be back before it is believed like one that was there all
-    /// the time. Default 10 s: the longest wait between two repairs of a registration, and the default TTL.
+    /// the time. Default 15 s: more than the longest wait between two repairs of a registration (10 s), and 5 s more than the default TTL. A
+    /// lease begins anew when its server starts, and ends late: on etcd by an election (1 s), on ZooKeeper by a tick (2 s).
     pub away: Duration,
 }
 
 impl Default for MultiOptions {
     fn default() -> Self {
-        Self { mode: Mode::default(), patience: Duration::from_secs(2), away: Duration::from_secs(10) }
+        Self { mode: Mode::default(), patience: Duration::from_secs(2), away: Duration::from_secs(15) }
     }
 }
 

@@ -175,7 +175,8 @@ impl Side {
         }
     }
 
-    async fn remove(&self, registration: &Registration) -> End {
+    async fn remove(&mut self, registration: &Registration) -> End {
+        let mut backoff = Backoff::new(Policy::default().backoff);
         loop {
             match registration.deregister_within(REMOVAL).await {
                 Ok(()) => return End::Gone,
@@ -184,6 +185,13 @@ impl Side {
                     // It failed before its deadline only if nothing can be asked any more.
                     if error.kind() == ErrorKind::Closed {
                         return End::Closed;
+                    }
+                    // A refusal comes at once, and would come thousands of times. Whoever calls again has it tried at once (R2).
+                    if error.kind() != ErrorKind::DeadlineExceeded {
+                        tokio::select! {
+                            () = sleep(backoff.next(error.is_retryable())) => {}
+                            _ = self.wish.changed() => {}
+                        }
                     }
                 }
             }
@@ -194,11 +202,94 @@ impl Side {
         let version = self.wish.borrow().version;
         self.report(|report| {
             report.cause = Some(error.clone());
-            report.refused = report.refused.or((!error.is_retryable()).then_some(version));
+            // The newest: whoever waits for an older one has its answer.
+            report.refused = report.refused.max((!error.is_retryable()).then_some(version));
         });
     }
 
     fn report(&self, change: impl FnOnce(&mut Report)) {
         self.reports.send_modify(|reports| change(&mut reports[self.at]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::Result;
+    use crate::memory::MemoryStore;
+    use crate::model::Key;
+    use crate::registry::{Command, Keeping};
+
+    /// Holds what is registered, and refuses at once to remove it.
+    #[derive(Debug, Default)]
+    struct Refusing(AtomicUsize);
+
+    impl Keeping for Refusing {
+        fn next_serial(&self) -> u64 {
+            1
+        }
+
+        fn send(&self, command: Command) -> Result<(), ()> {
+            if let Command::Remove { done: Some(done), .. } = command {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                let denied = Error::new(ErrorKind::PermissionDenied, "remove", "pay/a", "not you");
+                done.send(Err(denied)).map_err(drop)?;
+            }
+            Ok(())
+        }
+
+        fn trouble(&self, _: &Key) -> Option<Error> {
+            None
+        }
+
+        fn address(&self) -> String {
+            "refusing:".to_owned()
+        }
+
+        fn check_record(&self, _: &Instance, _: &'static str) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// L1, R2: a removal that is refused at once is tried again seldom, and at once when somebody asks for it again.
+    #[tokio::test(start_paused = true)]
+    async fn l01_a_refused_removal_is_no_loop() {
+        let (wishes, wish) = watch::channel(Wish { wanted: Wanted::Gone, version: 0 });
+        let (refusing, backend) = (Arc::new(Refusing::default()), MemoryStore::new().connect());
+        let instance = Instance::builder("pay").id("a").endpoint("grpc://h:1").build().unwrap();
+        let registration = Registration::begin(refusing.clone(), instance).unwrap();
+        let reports = Arc::new(watch::Sender::new(vec![Report::default()]));
+        let mut side = Side { at: 0, backend, wish, reports: reports.clone(), patience: Duration::ZERO };
+        let tries = || refusing.0.load(Ordering::Relaxed);
+        assert!(timeout(Duration::from_secs(60), side.remove(&registration)).await.is_err());
+        assert!((5..=13).contains(&tries()), "{} in a minute", tries());
+        assert!(reports.borrow()[0].cause.is_some());
+        let before = tries();
+        let again = async {
+            sleep(Duration::from_secs(1)).await;
+            wishes.send_modify(|wish| wish.version += 1);
+        };
+        let (_, ()) = tokio::join!(timeout(Duration::from_secs(2), side.remove(&registration)), again);
+        assert_eq!(tries() - before, 2);
+    }
+
+    /// Each update that a side refuses is answered, not only the first.
+    #[tokio::test]
+    async fn r07_the_newest_version_that_was_refused_counts() {
+        let (wishes, wish) = watch::channel(Wish { wanted: Wanted::Gone, version: 0 });
+        let reports = Arc::new(watch::Sender::new(vec![Report::default()]));
+        let backend = MemoryStore::new().connect();
+        let side = Side { at: 0, backend, wish, reports: reports.clone(), patience: Duration::ZERO };
+        let denied = Error::new(ErrorKind::PermissionDenied, "write", "pay/a", "not you");
+        let away = Error::new(ErrorKind::Unavailable, "write", "pay/a", "nobody there");
+        for (version, error, refused) in
+            [(1, &away, None), (2, &denied, Some(2)), (3, &away, Some(2)), (3, &denied, Some(3)), (4, &denied, Some(4))]
+        {
+            wishes.send_modify(|wish| wish.version = version);
+            side.fail(error);
+            assert_eq!(reports.borrow()[0].refused, refused, "version {version}");
+        }
     }
 }

@@ -184,6 +184,23 @@ async fn w09_a_store_that_was_emptied_while_we_were_down_empties_nothing_at_once
     assert_eq!(remembered(&stage).await.unwrap(), ["b"]);
 }
 
+/// A deployment while nobody of us ran is no loss of data.
+#[tokio::test(start_paused = true)]
+async fn w09_who_was_replaced_while_we_were_down_is_not_held() {
+    let stage = Stage::new();
+    stage.left(&["a", "b", "c"]).await;
+    for id in ["a", "b", "c"] {
+        stage.store.delete_raw(&path(id));
+    }
+    for id in ["c", "d", "e"] {
+        put(&stage.store, id, 1);
+    }
+    let (backend, _) = stage.open();
+    let first = first(&mut backend.watch("pay")).await;
+    assert!(first.freshness().is_live() && first.held() == 0, "{first:?}");
+    assert_eq!(ids(&first), ["c", "d", "e"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn w09_without_the_brake_the_first_answer_is_believed() {
     let mut stage = Stage::new();

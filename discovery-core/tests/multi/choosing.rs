@@ -1,12 +1,13 @@
 //! Discovering from one side at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use discovery_core::multi::{Mode, Multi, MultiOptions};
 use discovery_core::picker::RoundRobin;
-use discovery_core::{Backend, Balancer, Context, Discovery, Instance};
+use discovery_core::{Backend, Balancer, Context, Discovery, DiskCache, Instance, Watch};
 
-use crate::{Seen, Stage, ids, instance, lasts, put, shows, until, weighing};
+use crate::{Seen, Stage, ids, instance, lasts, policy, put, shows, until, weighing};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -67,6 +68,36 @@ async fn failover_at_the_start_takes_who_is_there() {
     assert_eq!(ids(&watch.ready(3 * SECOND).await.unwrap()), ["b", "c"]);
     handle.links[0].pass();
     shows(&watch, &["a", "c"]).await;
+}
+
+/// What an earlier process left may be long gone: where a registry that answers has the service, it goes before the disk of one that does not.
+#[tokio::test(start_paused = true)]
+async fn prefer_takes_what_a_registry_says_before_what_the_disk_remembers() {
+    let (stage, folder) = (differing(), tempfile::tempdir().unwrap());
+    put(&stage, 0, &Instance::builder("old").id("o").endpoint("grpc://h:1").build().unwrap());
+    let mut policy = policy();
+    policy.cache = Some(DiskCache::new(folder.path().join("sets")));
+    {
+        let (backend, _) = stage.stores[0].open("", policy.clone()).unwrap();
+        let _watches = [shows_all(&backend, "pay", 2).await, shows_all(&backend, "old", 1).await];
+        until("the sets on the disk", || backend.cache_status().is_some_and(|status| status.written >= 2)).await;
+    }
+    let (first, link) = stage.stores[0].open("", policy).unwrap();
+    link.cut();
+    let sides = vec![first, stage.stores[1].connect()];
+    let both = Multi::new(sides, MultiOptions::default().with_mode(Mode::Prefer)).unwrap();
+    let (pay, old) = (both.watch("pay"), both.watch("old"));
+    assert!(!shows(&pay, &["b", "c"]).await.is_from_disk());
+    assert!(shows(&old, &["o"]).await.is_from_disk(), "nobody knows better");
+    lasts(60 * SECOND, "the sets", || ids(&pay.latest().unwrap()) == ["b", "c"]).await;
+    link.pass();
+    shows(&pay, &["a", "c"]).await;
+}
+
+async fn shows_all(backend: &Arc<dyn Backend>, service: &str, count: usize) -> Watch {
+    let watch = backend.watch(service);
+    until(service, || watch.latest().is_some_and(|set| set.freshness().is_live() && set.len() == count)).await;
+    watch
 }
 
 /// W4: who fails over to a registry in which nobody registered would lose everybody.

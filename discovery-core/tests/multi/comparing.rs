@@ -1,8 +1,9 @@
 //! The report about two registries.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use discovery_core::multi::{Mode, compare};
+use discovery_core::multi::{Difference, Mode, compare};
 use discovery_core::{Instance, State};
 
 use crate::{Stage, instance, put, register, until, weighing};
@@ -57,6 +58,42 @@ async fn what_is_on_its_way_is_waited_for() {
     };
     let (report, ()) = tokio::join!(compare(&*stage.alone[0], &*stage.alone[1], 10 * SECOND), late);
     assert!(report.unwrap().is_equal());
+}
+
+/// In a fleet somebody is always on the way; only who stays different is reported.
+#[tokio::test(start_paused = true)]
+async fn of_a_fleet_that_never_rests_only_what_stays_is_reported() {
+    for (only_first, expected) in [(None, vec!["left-behind"]), (Some("forgotten"), vec!["forgotten", "left-behind"])] {
+        let stage = Stage::new();
+        only_first.iter().for_each(|id| put(&stage, 0, &instance(id)));
+        let report = tokio::select! {
+            report = compare(&*stage.alone[0], &*stage.alone[1], 4 * SECOND) => report.unwrap(),
+            never = restless(&stage) => match never {},
+        };
+        let ids: Vec<_> = report.services.values().flatten().map(id).collect();
+        assert_eq!(ids, expected, "{report}");
+    }
+}
+
+/// Everybody reaches the first registry a moment before the second; one changes on the first alone, all the time.
+async fn restless(stage: &Stage) -> Infallible {
+    let mut turn = 0;
+    loop {
+        let mover = weighing(&format!("n{}", turn % 50), turn);
+        put(stage, 0, &mover);
+        put(stage, 0, &weighing("left-behind", turn));
+        put(stage, 1, &weighing("left-behind", 1_000));
+        tokio::time::sleep(SECOND / 4).await;
+        put(stage, 1, &mover);
+        turn += 1;
+    }
+}
+
+fn id(difference: &Difference) -> &str {
+    match difference {
+        Difference::OnlyFirst(a) | Difference::OnlySecond(a) | Difference::Record(a, _) => a.id(),
+        _ => "",
+    }
 }
 
 /// An error is never taken for an equal set.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use discovery_core::multi::Mode;
 use discovery_core::{Backend, Discovery};
+use tokio::time::Instant;
 
 use crate::{Seen, Stage, ids, instance, lasts, put, register, shows, until, weighing};
 
@@ -141,6 +142,31 @@ async fn w10_a_side_that_returns_behind_the_other_turns_nothing_back() {
     handle.both.close(SECOND).await.unwrap();
     let weights: Vec<_> = seen.all().await.iter().map(|set| set.get("a").unwrap().weight()).collect();
     assert!(weights.is_sorted(), "{weights:?}");
+}
+
+/// R9: what is written on a side that came back is newer than what one that is still away knew last, whichever of them went first.
+#[tokio::test(start_paused = true)]
+async fn r09_a_change_is_seen_at_once_on_the_side_that_came_back_first() {
+    for first in [0, 1] {
+        let stage = Stage::new();
+        let handle = stage.handle(Mode::Union);
+        let a = register(&*stage.handle(Mode::Union).both, instance("a")).await;
+        let watch = handle.both.watch("pay");
+        shows(&watch, &["a"]).await;
+        for at in [first, 1 - first] {
+            handle.links[at].cut();
+            lasts(20 * SECOND, "the set", || ids(&watch.latest().unwrap()) == ["a"]).await;
+        }
+        handle.links[first].pass();
+        // It is back, and not long enough yet to go before the other one.
+        let other = register(&*stage.alone[first], instance("b")).await;
+        shows(&watch, &["a", "b"]).await;
+        let begun = Instant::now();
+        a.update(|a| a.weight(7)).await.unwrap();
+        until("the update", || watch.latest().unwrap().get("a").is_some_and(|a| a.weight() == 7)).await;
+        assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+        drop(other);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,12 +111,9 @@ impl Folder {
     /// Whoever may write here decides whom we call.
     #[cfg(unix)]
     fn check_private(&self) -> Result<()> {
-        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::fs::MetadataExt;
         let about = fs::metadata(&self.path).map_err(|error| failure("use", &self.path, error))?;
-        if about.permissions().mode() & 0o022 == 0 {
-            return Ok(());
-        }
-        let why = "others may write to this directory, and so decide whom is called; name one inside of it, which is then made";
+        let Some(why) = distrust(about.mode(), about.uid(), rustix::process::geteuid().as_raw()) else { return Ok(()) };
         Err(Error::new(ErrorKind::PermissionDenied, "use", self.path.display().to_string(), why))
     }
 
@@ -124,6 +121,20 @@ impl Folder {
     fn check_private(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Why a directory of this mode and owner is not to be used, if so. The superuser may write anywhere anyway.
+#[cfg(unix)]
+pub(super) fn distrust(mode: u32, owner: u32, us: u32) -> Option<&'static str> {
+    if mode & 0o022 != 0 {
+        return Some(
+            "others may write to this directory, and so decide whom is called; name one inside of it, which is then made",
+        );
+    }
+    let foreign = owner != us && owner != 0;
+    foreign.then_some(
+        "this directory is another user's, who so decides whom is called; name one that is made by this user",
+    )
 }
 
 /// A clock may have gone in either direction since, so a time in the future is as far away as one in the past.

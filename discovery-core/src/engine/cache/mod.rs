@@ -36,7 +36,8 @@ const MAX_READS: usize = 4;
 /// Where last good sets are kept on disk, for a start without the store.
 ///
 /// A watch whose store does not answer begins with the set from there, as stale since it was last known good. Any number of processes
-/// may share a directory, also with different registries. It is made for its owner alone; one that others may write to is not used.
+/// may share a directory, also with different registries. It is made for its owner alone; one that is another user's, or that others may
+/// write to, is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskCache {

@@ -3,7 +3,7 @@
 mod killing;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
-use super::folder::Folder;
+use super::folder::{Folder, distrust};
 use super::page::{Label, Page};
 use crate::snapshot::{Freshness, ServiceNames, Since, Snapshot};
 use crate::store::Scope;
@@ -164,6 +164,33 @@ fn only_the_owner_reads_and_nobody_else_may_write() {
         for result in [folder.read(&pay).map(drop), folder.write(&pay, b"x"), folder.sweep().map(drop)] {
             let error = result.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        }
+    }
+}
+
+/// In `/tmp` anybody may make the directory first, or a link to one.
+#[test]
+fn what_another_user_made_is_not_used() {
+    let (above, folder) = opened();
+    let pay = label("pay");
+    folder.write(&pay, b"x").unwrap();
+    let (me, other) = (fs::metadata(folder.path()).unwrap().uid(), 65_534);
+    assert_eq!(distrust(0o040_755, me, me), None);
+    assert_eq!(distrust(0o040_755, 0, other), None, "the superuser's");
+    assert!(distrust(0o040_755, other, me).is_some() && distrust(0o040_700, other, 0).is_some());
+    // Only the superuser can give a directory away.
+    if me != 0 {
+        return;
+    }
+    chown(folder.path(), Some(other), None).unwrap();
+    symlink(folder.path(), above.path().join("link")).unwrap();
+    for folder in [folder, Folder::new(above.path().join("link"), DAY)] {
+        for result in [folder.read(&pay).map(drop), folder.write(&pay, b"y"), folder.sweep().map(drop)] {
+            let error = result.unwrap_err();
+            assert!(
+                error.kind() == ErrorKind::PermissionDenied && error.to_string().contains("another user"),
+                "{error}"
+            );
         }
     }
 }
