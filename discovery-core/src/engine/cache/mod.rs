@@ -30,8 +30,9 @@ use page::{Label, Page};
 
 /// How long a set is of use by default. An outage that lasts longer was noticed by somebody, and addresses are given to others meanwhile.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Files that are read at once. A disk that hangs blocks no more threads than these.
-const MAX_READS: usize = 4;
+/// Files that are read at once. A disk that hangs blocks no more threads than these, of the 512 that Tokio has for such work; a slow one, on
+/// a network say, has read a thousand sets within the time that each is waited for.
+const MAX_READS: usize = 32;
 
 /// Where last good sets are kept on disk, for a start without the store.
 ///
