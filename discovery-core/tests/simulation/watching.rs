@@ -124,6 +124,20 @@ fn w04_w09_a_store_that_restarts_empty_empties_nobodys_set() {
     }
 }
 
+/// Nobody comes back to a store that lost everything: who was there stays for one grace, and then goes.
+#[test]
+fn w09_the_held_stay_for_a_grace_and_no_longer() {
+    let schedule = stage().at(millis(2_000), Step::Kill(0)).at(millis(2_000), Step::RestartEmpty(false));
+    let report = passes(&schedule);
+    let held = when(&report, &["client 1 sees pay: [a=1]", "1 held"]);
+    let last = report.trace.iter().filter(|line| line.contains("client 1 sees pay: []")).last().unwrap();
+    assert!(last.contains("live"), "{last}");
+    let gone: f64 = last.split_whitespace().next().unwrap().parse().unwrap();
+    let stayed = Duration::from_secs_f64(gone) - held;
+    // Sets are looked at twice a second.
+    assert!((policy().ttl..=policy().ttl + millis(500)).contains(&stayed), "{stayed:?}");
+}
+
 /// A read that is never answered on a connection that works: found by the simulation, as nothing else had a deadline there.
 #[test]
 fn w01_a_first_read_that_is_never_answered_is_begun_anew() {
