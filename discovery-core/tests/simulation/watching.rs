@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use discovery_core::simulation::{Lag, Lossy, Step, Wire};
+use discovery_core::simulation::{Lag, Lossy, Schedule, Step, Wire};
+use discovery_core::{Brake, Policy};
 
 use super::{millis, passes, policy, stage, when};
 
@@ -136,6 +137,43 @@ fn w09_the_held_stay_for_a_grace_and_no_longer() {
     let stayed = Duration::from_secs_f64(gone) - held;
     // Sets are looked at twice a second.
     assert!((policy().ttl..=policy().ttl + millis(500)).contains(&stayed), "{stayed:?}");
+}
+
+/// A connection that breaks again and again must not hold the dead for ever.
+#[test]
+fn w09_gaps_in_a_row_hold_for_three_graces_at_most() {
+    let mut schedule = stage().at(millis(2_000), Step::Kill(0)).at(millis(2_000), Step::RestartEmpty(false));
+    for second in 3..16 {
+        schedule = schedule.at(millis(second * 1_000), Step::Cut(1));
+    }
+    let report = passes(&schedule);
+    let last = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay: [a=1]")).unwrap();
+    let held: f64 = last.split_whitespace().next().unwrap().parse().unwrap();
+    let from = millis(2_000) + policy().ttl * 2;
+    assert!(Duration::from_secs_f64(held) > from, "another gap did not begin the grace anew: {last}");
+}
+
+/// After an outage each client waits for one backoff at most: a grace as long as that suffices, however short the TTL is.
+#[test]
+fn w09_the_living_are_back_within_a_grace_as_long_as_the_longest_wait() {
+    let mut short = Policy::default();
+    (short.ttl, short.brake) = (millis(3_000), Brake::Hold { share: 0.5, grace: Some(short.backoff) });
+    for (policy, seed) in [Policy::default(), short].into_iter().flat_map(|it| (0..10).map(move |n| (it.clone(), n))) {
+        let mut schedule = Schedule::new(seed, policy)
+            .at(millis(0), Step::Open)
+            .at(millis(0), Step::Open)
+            .at(millis(100), Step::Register(0, "pay", "a"))
+            .at(millis(200), Step::Watch(1, "pay"))
+            .at(millis(3_000), Step::RestartEmpty(false));
+        for client in [0, 1] {
+            schedule = schedule
+                .at(millis(2_000), Step::Wire(client, Wire::Refused))
+                .at(millis(60_000), Step::Wire(client, Wire::Works));
+        }
+        let report = passes(&schedule);
+        let sets: Vec<_> = report.trace.iter().filter(|line| line.contains("client 1 sees pay: [")).collect();
+        assert!(sets.iter().all(|line| line.contains("[a=1]")), "seed {seed}: {sets:#?}");
+    }
 }
 
 /// A read that is never answered on a connection that works: found by the simulation, as nothing else had a deadline there.
