@@ -56,7 +56,8 @@ impl Seat {
     }
 
     /// Compares what is shown with the course of each key: it has to be one of the states since the one that was shown before. Nothing
-    /// is shown that the store did not say, and nothing old after something newer (W4, W10).
+    /// is shown that the store did not say, and nothing old after something newer (W4, W10); of what cannot be read the last good value stays
+    /// (W6).
     pub(super) fn look(&mut self, prefix: &str, truth: &Truth) -> Option<(String, Vec<String>)> {
         let view = self.watch.latest()?;
         if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &view)) {
@@ -73,12 +74,11 @@ impl Seat {
                 continue;
             }
             let course = truth.said.get(&*key).map_or(&[][..], Vec::as_slice);
-            let fits = |said: Said| said == now || (now == Said::Nothing && said == Said::Junk);
-            match course.iter().skip(place).position(|(_, said)| fits(*said)) {
+            match course.iter().skip(place).position(|(_, said)| *said == now) {
                 Some(ahead) => _ = self.seen.insert(key, (now, place + ahead)),
                 None => {
                     wrong.push(format!(
-                        "W4/W10: {key} was shown as {said:?} and is now {now:?}, which the store never said since"
+                        "W4/W6/W10: {key} was shown as {said:?} and is now {now:?}, which the store never said since"
                     ));
                     self.seen.insert(key, (now, place));
                 }

@@ -44,6 +44,32 @@ fn w08_a_lost_removal_is_found_by_the_count() {
     assert!(last.contains("[a=1] live"), "{last}");
 }
 
+/// Changes of one revision belong together, and a watch that is told only some of them finds the others.
+#[test]
+fn w02_removals_of_one_revision_that_are_told_in_part_are_found() {
+    let mut torn = 0;
+    for seed in 0..20 {
+        let mut schedule = Schedule::new(seed, policy()).at(millis(0), Step::Open).at(millis(0), Step::Open);
+        for id in ["a", "b", "c", "d"] {
+            schedule = schedule.at(millis(100), Step::Register(0, "pay", id));
+        }
+        let schedule = schedule
+            .at(millis(200), Step::Watch(1, "pay"))
+            .at(millis(1_000), Step::Lossy(1, Lossy { lost: 50, ..LOST }))
+            .at(millis(1_100), Step::Kill(0))
+            .at(millis(6_000), Step::Lossy(1, Lossy::default()));
+        let report = passes(&schedule);
+        let ended = when(&report, &["the store ends leases"]);
+        let seen = report.trace.iter().filter(|line| line.contains("client 1 sees pay: ["));
+        let between = seen.filter(|line| (1..4).contains(&line.matches('=').count()) && line.contains("live"));
+        torn += usize::from(between.count() > 0);
+        let empty = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay: [] live")).unwrap();
+        let empty: f64 = empty.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(Duration::from_secs_f64(empty) <= ended + reconciled() + policy().ttl, "seed {seed}: {empty}");
+    }
+    assert!(torn >= 10, "only {torn} of 20 were told in part");
+}
+
 /// What is told twice, seconds late and behind later words of the same key changes nothing; whatever went back would be a divergence.
 #[test]
 fn w10_events_that_are_doubled_and_out_of_order_after_a_resume_change_nothing() {
@@ -188,6 +214,18 @@ fn w01_a_first_read_that_is_never_answered_is_begun_anew() {
         passed += usize::from(passes(&schedule).divergences.is_empty());
     }
     assert_eq!(passed, 40);
+}
+
+/// What an operator spoils stays as it last was, also when the set is read anew.
+#[test]
+fn w06_the_last_good_value_of_a_spoilt_record_stays() {
+    let schedule = stage()
+        .at(millis(500), Step::Put("pay", "x"))
+        .at(millis(1_500), Step::Spoil("pay", "x"))
+        .at(millis(2_500), Step::Cut(1));
+    let report = passes(&schedule);
+    let last = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay")).unwrap();
+    assert!(last.contains("[a=1 x=2] live"), "{last}");
 }
 
 /// Whoever reads while access is denied keeps what there was (W4).
