@@ -5,7 +5,7 @@ use std::time::Duration;
 use discovery_core::simulation::{Lag, Lossy, Schedule, Step, Wire};
 use discovery_core::{Brake, Policy};
 
-use super::{millis, passes, policy, stage, when};
+use super::{last, millis, passes, policy, stage, time, when};
 
 const LOST: Lossy = Lossy { lost: 100, doubled: 0, late: 0 };
 
@@ -40,7 +40,7 @@ fn w08_a_lost_removal_is_found_by_the_count() {
     let report = passes(&schedule);
     let gone = when(&report, &["client 1 sees pay: [a=1]", "live"]);
     assert!(gone < millis(500), "the first set has one instance");
-    let last = report.trace.iter().rev().find(|line| line.contains("sees pay")).unwrap();
+    let last = last(&report, "sees pay");
     assert!(last.contains("[a=1] live"), "{last}");
 }
 
@@ -63,9 +63,8 @@ fn w02_removals_of_one_revision_that_are_told_in_part_are_found() {
         let seen = report.trace.iter().filter(|line| line.contains("client 1 sees pay: ["));
         let between = seen.filter(|line| (1..4).contains(&line.matches('=').count()) && line.contains("live"));
         torn += usize::from(between.count() > 0);
-        let empty = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay: [] live")).unwrap();
-        let empty: f64 = empty.split_whitespace().next().unwrap().parse().unwrap();
-        assert!(Duration::from_secs_f64(empty) <= ended + reconciled() + policy().ttl, "seed {seed}: {empty}");
+        let empty = time(last(&report, "client 1 sees pay: [] live"));
+        assert!(empty <= ended + reconciled() + policy().ttl, "seed {seed}: {empty:?}");
     }
     assert!(torn >= 10, "only {torn} of 20 were told in part");
 }
@@ -111,7 +110,7 @@ fn w08_a_stale_read_from_a_partitioned_member_is_found() {
     let report = passes(&schedule);
     let stale = report.trace.iter().position(|line| line.contains("Open") && line.contains("of state 1 "));
     assert!(stale.is_some(), "nothing was read from the past:\n{}", report.trace.join("\n"));
-    let last = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay")).unwrap();
+    let last = last(&report, "client 1 sees pay");
     assert!(last.contains("[a=2 b=3] live"), "{last}");
 }
 
@@ -157,10 +156,7 @@ fn w09_the_held_stay_for_a_grace_and_no_longer() {
     let schedule = stage().at(millis(2_000), Step::Kill(0)).at(millis(2_000), Step::RestartEmpty(false));
     let report = passes(&schedule);
     let held = when(&report, &["client 1 sees pay: [a=1]", "1 held"]);
-    let last = report.trace.iter().filter(|line| line.contains("client 1 sees pay: []")).last().unwrap();
-    assert!(last.contains("live"), "{last}");
-    let gone: f64 = last.split_whitespace().next().unwrap().parse().unwrap();
-    let stayed = Duration::from_secs_f64(gone) - held;
+    let stayed = time(last(&report, "client 1 sees pay: [] live")) - held;
     // Sets are looked at twice a second.
     assert!((policy().ttl..=policy().ttl + millis(500)).contains(&stayed), "{stayed:?}");
 }
@@ -173,10 +169,8 @@ fn w09_gaps_in_a_row_hold_for_three_graces_at_most() {
         schedule = schedule.at(millis(second * 1_000), Step::Cut(1));
     }
     let report = passes(&schedule);
-    let last = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay: [a=1]")).unwrap();
-    let held: f64 = last.split_whitespace().next().unwrap().parse().unwrap();
-    let from = millis(2_000) + policy().ttl * 2;
-    assert!(Duration::from_secs_f64(held) > from, "another gap did not begin the grace anew: {last}");
+    let held = time(last(&report, "client 1 sees pay: [a=1]"));
+    assert!(held > millis(2_000) + policy().ttl * 2, "another gap did not begin the grace anew: {held:?}");
 }
 
 /// After an outage each client waits for one backoff at most: a grace as long as that suffices, however short the TTL is.
@@ -224,7 +218,7 @@ fn w06_the_last_good_value_of_a_spoilt_record_stays() {
         .at(millis(1_500), Step::Spoil("pay", "x"))
         .at(millis(2_500), Step::Cut(1));
     let report = passes(&schedule);
-    let last = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay")).unwrap();
+    let last = last(&report, "client 1 sees pay");
     assert!(last.contains("[a=1 x=2] live"), "{last}");
 }
 
