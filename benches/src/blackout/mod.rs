@@ -29,6 +29,8 @@ const SLICE: Duration = Duration::from_secs(5);
 const WARM_UP: Duration = Duration::from_secs(10);
 /// How long anything may take that has to happen.
 const LIMIT: Duration = Duration::from_secs(60);
+/// As long as a call may take, and a little more: one that began in the outage has ended, in whatever way.
+const LAST_CALLS: Duration = Duration::from_secs(11);
 /// Longer than a server takes to stop that cannot deregister.
 const STOP: Duration = Duration::from_secs(30);
 
@@ -84,7 +86,7 @@ impl Scene {
             format!("{:.2}", returned.elapsed().as_secs_f64()),
             "s, the start of the store included",
         );
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(LAST_CALLS).await;
         self.report(lit, gone, back)
     }
 

@@ -11,7 +11,7 @@ use discovery_greeter::{GreeterClient, HelloRequest, Named};
 use discovery_tonic::{Channel, Retries, RunningServer, ServiceServer};
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
-use tonic::Request;
+use tonic::{Code, Request};
 
 use super::{BALLAST, BALLAST_EACH, SERVICE};
 use crate::{Result, crew};
@@ -133,7 +133,7 @@ struct Tally {
     calls: u64,
     /// When those began that failed.
     failed: Vec<SystemTime>,
-    /// Failed while this process itself was stopped for a while, so that the deadline passed without a chance.
+    /// Their deadline passed while this process itself was stopped for a while, so that they had no chance.
     excused: u64,
     reasons: BTreeMap<String, u64>,
     longest: Duration,
@@ -192,6 +192,7 @@ async fn call(mut client: GreeterClient<Channel>, tally: Arc<Mutex<Tally>>) {
     request.set_timeout(DEADLINE);
     // Twice: a call that outlives its deadline must not go unnoticed.
     let answer = tokio::time::timeout(DEADLINE * 2, client.say_hello(request)).await;
+    let late = matches!(&answer, Ok(Err(status)) if status.code() == Code::DeadlineExceeded);
     let failure = match answer {
         Ok(Ok(_)) => None,
         Ok(Err(status)) => Some(status.to_string()),
@@ -203,7 +204,7 @@ async fn call(mut client: GreeterClient<Channel>, tally: Arc<Mutex<Tally>>) {
     tally.calls += 1;
     tally.longest = tally.longest.max(begun.elapsed());
     let Some(failure) = failure else { return };
-    if tally.stalled.is_some_and(|stalled| stalled > begun) {
+    if late && tally.stalled.is_some_and(|stalled| stalled > begun) {
         tally.excused += 1;
     } else {
         tally.failed.push(SystemTime::now() - begun.elapsed());

@@ -18,6 +18,8 @@ use crate::registry::{Member, Store};
 const OPTIONS: &str = "ttl=3s&backoff=2s&probe=1s&timeout=1s&connect_timeout=2s&reconcile=5s";
 /// How long a process may take to answer that is not stopped.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+/// As long as a call may take, and a little more.
+const LAST_CALLS: Duration = Duration::from_secs(11);
 /// How long a registrar may take to leave in order, whatever the store does: longer than draining, deregistering and the last calls.
 const LEAVE: Duration = Duration::from_secs(30);
 
@@ -72,6 +74,8 @@ pub(crate) struct Stage {
     pub(crate) living: BTreeMap<String, (u32, u32)>,
     pub(crate) done: BTreeMap<&'static str, u64>,
     pub(crate) calls: Calls,
+    /// Callers that did not say how their calls went.
+    pub(crate) unheard: usize,
     /// Calls a second of each caller.
     rate: u32,
     logs: PathBuf,
@@ -89,6 +93,7 @@ impl Stage {
             living: BTreeMap::new(),
             done: BTreeMap::new(),
             calls: Calls::default(),
+            unheard: 0,
             rate,
             logs,
             begun: Instant::now(),
@@ -282,12 +287,16 @@ impl Stage {
                 }
                 self.calls.add(&calls);
             }
-            Err(error) => self.trace(&format!("{} does not say how its calls went: {error}", player.id)),
+            Err(error) => {
+                self.trace(&format!("{} does not say how its calls went: {error}", player.id));
+                self.unheard += 1;
+            }
         }
     }
 
-    /// Adds what the callers counted that are still there.
+    /// Adds what the callers counted that are still there, once every call that began so far has ended.
     pub(crate) async fn finish_callers(&mut self) {
+        tokio::time::sleep(LAST_CALLS).await;
         let callers: Vec<_> = self.of(Role::Caller).map(|(who, _)| who).collect();
         for who in callers {
             self.note_calls(who).await;

@@ -92,7 +92,7 @@ impl Totals {
         print("wrong_sets_after_settle", &self.sets, "sets");
         print("lost_registrations", &self.lost, "registrations");
         print("ghosts", &self.ghosts, "records");
-        print("wrong_states", &self.states, "processes");
+        print("wrong_states", &(self.states + stage.unheard), "processes");
         print("failed_calls", &stage.calls.failed, "calls");
         print("max_converge_s", &format!("{:.2}", self.longest.as_secs_f64()), "s");
     }
@@ -123,7 +123,9 @@ pub(crate) async fn compare(stage: &Stage) -> Vec<(Fault, String)> {
                 continue;
             }
         };
-        for ((service, living), shown) in living.iter().zip(shown.split('|')) {
+        let mut sets = shown.split('|');
+        for (service, living) in &living {
+            let shown = sets.next().unwrap_or("nothing");
             let seen = shown.strip_prefix("live ").map(|set| {
                 let pairs = set.split(' ').filter_map(|pair| pair.split_once('='));
                 pairs.map(|(id, version)| (id.to_owned(), vec![version.to_owned()])).collect::<Set>()
@@ -131,6 +133,15 @@ pub(crate) async fn compare(stage: &Stage) -> Vec<(Fault, String)> {
             if seen.as_ref() != Some(living) {
                 wrong.push((Fault::Set, format!("watcher {who} sees {service} as {shown}, and {living:?} lives")));
             }
+        }
+    }
+    for (who, player) in stage.of(Role::Caller) {
+        match player.calls("show").await {
+            Ok(calls) if calls.size == living[0].1.len() as u64 && calls.calls > 0 => {}
+            Ok(calls) => {
+                wrong.push((Fault::State, format!("caller {who} sees {} and made {}", calls.size, calls.calls)))
+            }
+            Err(error) => wrong.push((Fault::State, format!("caller {who}: {error}"))),
         }
     }
     for (who, player) in stage.of(Role::Registrar) {

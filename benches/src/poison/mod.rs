@@ -22,8 +22,6 @@ const RATE: u32 = 500;
 /// How long everybody is left with it, and how long healing may take.
 const STAYS: Duration = Duration::from_secs(2);
 const HEALS: Duration = Duration::from_secs(30);
-/// As long as a call may take, and a little more.
-const LAST_CALLS: Duration = Duration::from_secs(11);
 /// What no record is: no JSON, half of it, no record, one of another version of the layout, one without its endpoints.
 const GARBAGE: [&str; 5] =
     ["?", "{\"v\":1,", "[1,2,3]", "{\"v\":99,\"id\":7}", "{\"v\":1,\"id\":\"r0\",\"service\":\"greeter\"}"];
@@ -248,9 +246,9 @@ impl Poison<'_> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let took = gone.elapsed();
-        tokio::time::sleep(LAST_CALLS).await;
-        self.print("failed_calls", self.failed(Some(wall)).await?, "calls");
         self.stage.finish_callers().await;
+        self.print("failed_calls", self.failed(Some(wall)).await?, "calls");
+        self.print("excused_calls", self.stage.calls.excused, "calls");
         self.print("calls", self.stage.calls.calls, "calls");
         self.print("longest_call", format!("{:.2}", self.stage.calls.longest as f64 / 1e3), "s");
         self.print("scale_to_zero_s", format!("{:.2}", took.as_secs_f64()), "s");

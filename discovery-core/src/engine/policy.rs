@@ -18,13 +18,14 @@ pub enum Brake {
     Hold {
         /// The share of the set between 0 and 1 that may vanish without being held.
         share: f64,
-        /// How long they are held; `None` stands for one TTL.
+        /// How long they are held; `None` stands for one TTL. Less than [`Policy::backoff`] may end before the living are back, as after an
+        /// outage each waits for that long at most.
         grace: Option<Duration>,
     },
 }
 
 impl Default for Brake {
-    /// More than half, for one TTL: the living renew within a third of it, so they have come back by then.
+    /// More than half, for one TTL: with the default waits the living have come back by then.
     fn default() -> Self {
         Self::Hold { share: 0.5, grace: None }
     }

@@ -230,9 +230,13 @@ impl World {
     pub(super) fn look(&mut self, client: usize, scope: &Scope) {
         let Scope::Service(service) = scope else { return };
         let prefix = self.space.service_prefix(service);
+        let now = self.now();
         let Some(seat) = self.cast.seats.get_mut(&(client, service.clone())) else { return };
-        let Some((shown, wrong)) = seat.look(&prefix, &self.truth) else { return };
-        self.say(format!("client {client} sees {service}: {shown}"));
+        let mut wrong = seat.check_brake(&prefix, &self.truth, now);
+        if let Some((shown, more)) = seat.look(&prefix, &self.truth) {
+            self.say(format!("client {client} sees {service}: {shown}"));
+            wrong.extend(more);
+        }
         for what in wrong {
             self.violated(format!("client {client}, {service}: {what}"));
         }

@@ -279,13 +279,12 @@ impl Store for SimulatedStore {
 }
 
 /// A subscription that the engine holds, of which there is one for each scope at most (W7).
-struct Following(Shared, usize, String);
+struct Following(Shared, usize, Scope);
 
 impl Following {
     fn begin(world: &Shared, client: usize, scope: &Scope) -> Self {
-        let name = format!("{scope:?}");
-        world.lock().opened(client, &name);
-        Self(world.clone(), client, name)
+        world.lock().opened(client, scope);
+        Self(world.clone(), client, scope.clone())
     }
 }
 

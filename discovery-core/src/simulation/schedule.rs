@@ -92,7 +92,8 @@ impl Schedule {
     ///
     /// A connection is noticed to be dead and replaced; leases that nobody renews end; records are found missing by an audit and
     /// written anew; a difference is found by the second reconciliation at the latest, since the first may have begun before; the set is read
-    /// anew, which may stand still for ten deadlines before it is begun again, and what the brake holds it holds for three graces at most. Each may wait for a backoff.
+    /// anew, which may stand still for ten deadlines before it is begun again, and what the brake holds it holds for three graces at most.
+    /// Each may wait for a backoff.
     pub fn settles_within(&self) -> Duration {
         let Policy { ttl, timeout, connect_timeout, backoff, probe, reconcile, .. } = self.policy;
         let settle = Duration::from_secs(1);

@@ -170,9 +170,17 @@ impl Truth {
     }
 
     pub(super) fn delete(&mut self, now: Duration, key: &str) {
-        if self.state.records.remove(key).is_some() {
-            self.state.revision += 1;
-            self.changed(now, Some(RawChange::Delete(key.to_owned(), self.state.revision)));
+        self.delete_all(now, &[key.into()]);
+    }
+
+    /// Deletes keys at one revision, as the end of a lease does.
+    fn delete_all(&mut self, now: Duration, keys: &[Arc<str>]) {
+        let revision = self.state.revision + 1;
+        for key in keys {
+            if self.state.records.remove(key).is_some() {
+                self.state.revision = revision;
+                self.changed(now, Some(RawChange::Delete(key.to_string(), revision)));
+            }
         }
     }
 
@@ -246,9 +254,7 @@ impl Truth {
     pub(super) fn revoke(&mut self, now: Duration, id: u64) {
         self.state.leases.remove(&id);
         self.state.taken.retain(|(_, lease)| *lease != id);
-        for key in self.state.keys_of(id) {
-            self.delete(now, &key);
-        }
+        self.delete_all(now, &self.state.keys_of(id));
     }
 
     pub(super) fn next_expiry(&self) -> Option<Duration> {

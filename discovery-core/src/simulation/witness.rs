@@ -1,6 +1,6 @@
 //! What is checked while a schedule runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const MANY: u32 = 300;
 pub(super) struct Witness {
     pub(super) violations: Vec<String>,
     /// Subscriptions that are open, by client and scope.
-    open: BTreeSet<(usize, String)>,
+    open: HashSet<(usize, Scope)>,
     /// When an answer to a client's audit or renewal last failed to come or was a lie.
     misled: BTreeMap<usize, Duration>,
     sent: BTreeMap<usize, (u64, u32)>,
@@ -40,15 +40,24 @@ pub(super) struct Seat {
     before: Option<Arc<Snapshot>>,
     /// For each key what was seen last, and where in the key's course that is.
     seen: BTreeMap<String, (Said, usize)>,
+    /// The keys that the brake has to hold, each with the state that lacked it.
+    held: BTreeMap<String, usize>,
+    /// Until when at least, and at most.
+    held_until: Duration,
+    held_limit: Duration,
+    /// Whether no full set came since the subscription began, or there is none: nobody who is held is let go then.
+    reading: bool,
 }
 
 impl Seat {
     pub(super) fn new(watch: Watch) -> Self {
-        Self { watch, last: None, before: None, seen: BTreeMap::new() }
+        let (seen, held, never) = (BTreeMap::new(), BTreeMap::new(), Duration::ZERO);
+        Self { watch, last: None, before: None, seen, held, held_until: never, held_limit: never, reading: true }
     }
 
     /// Compares what is shown with the course of each key: it has to be one of the states since the one that was shown before. Nothing
-    /// is shown that the store did not say, and nothing old after something newer (W4, W10).
+    /// is shown that the store did not say, and nothing old after something newer (W4, W10); of what cannot be read the last good value stays
+    /// (W6).
     pub(super) fn look(&mut self, prefix: &str, truth: &Truth) -> Option<(String, Vec<String>)> {
         let view = self.watch.latest()?;
         if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &view)) {
@@ -65,12 +74,11 @@ impl Seat {
                 continue;
             }
             let course = truth.said.get(&*key).map_or(&[][..], Vec::as_slice);
-            let fits = |said: Said| said == now || (now == Said::Nothing && said == Said::Junk);
-            match course.iter().skip(place).position(|(_, said)| fits(*said)) {
+            match course.iter().skip(place).position(|(_, said)| *said == now) {
                 Some(ahead) => _ = self.seen.insert(key, (now, place + ahead)),
                 None => {
                     wrong.push(format!(
-                        "W4/W10: {key} was shown as {said:?} and is now {now:?}, which the store never said since"
+                        "W4/W6/W10: {key} was shown as {said:?} and is now {now:?}, which the store never said since"
                     ));
                     self.seen.insert(key, (now, place));
                 }
@@ -86,6 +94,37 @@ impl Seat {
         Some((format!("[{}] {freshness}", set.join(" ")), wrong))
     }
 
+    /// A full set lacks these keys, and the brake has to hold them for a grace, or for what is left of three (W9).
+    fn hold(&mut self, keys: impl Iterator<Item = String>, number: usize, now: Duration, grace: Duration) {
+        if self.before.as_ref().is_none_or(|before| before.held() == 0) {
+            (self.held_limit, self.held) = (now + 3 * grace, BTreeMap::new());
+        }
+        self.held_until = (now + grace).min(self.held_limit);
+        self.held.extend(keys.map(|key| (key, number)));
+    }
+
+    /// Whether somebody was let go before the grace was over, although the store never said anything of it since, or is held for longer than
+    /// any grace.
+    pub(super) fn check_brake(&mut self, prefix: &str, truth: &Truth, now: Duration) -> Vec<String> {
+        if now >= self.held_until && !self.reading {
+            self.held.clear();
+        }
+        let Some(view) = self.watch.latest() else { return Vec::new() };
+        let untold = |key: &str, number: usize| {
+            truth.said.get(key).is_none_or(|course| course.iter().all(|(at, _)| *at <= number))
+        };
+        self.held.retain(|key, number| untold(key, *number));
+        let gone = |key: &&String| key.strip_prefix(prefix).is_none_or(|id| view.get(id).is_none());
+        let gone: Vec<_> = self.held.keys().filter(gone).cloned().collect();
+        gone.iter().for_each(|key| _ = self.held.remove(key));
+        let mut wrong: Vec<_> =
+            gone.iter().map(|key| format!("W9: {key} was let go before its grace was over")).collect();
+        if view.held() > 0 && !self.reading && now > self.held_limit + Duration::from_millis(10) {
+            wrong.push(format!("W9: {} are held for more than three graces", view.held()));
+        }
+        wrong
+    }
+
     /// The store itself served an earlier state as a full set, which nobody can tell from a store that was restored.
     fn goes_back(&mut self, truth: &Truth, number: usize) {
         for (key, (_, place)) in &mut self.seen {
@@ -96,14 +135,24 @@ impl Seat {
 }
 
 impl World {
-    pub(super) fn opened(&mut self, client: usize, scope: &str) {
-        if !self.witness.open.insert((client, scope.to_owned())) {
-            self.violated(format!("W7: client {client} follows {scope} twice"));
+    pub(super) fn opened(&mut self, client: usize, scope: &Scope) {
+        if !self.witness.open.insert((client, scope.clone())) {
+            self.violated(format!("W7: client {client} follows {scope:?} twice"));
         }
+        self.reads(client, scope, true);
     }
 
-    pub(super) fn closed(&mut self, client: usize, scope: &str) {
-        self.witness.open.remove(&(client, scope.to_owned()));
+    pub(super) fn closed(&mut self, client: usize, scope: &Scope) {
+        self.witness.open.remove(&(client, scope.clone()));
+        self.reads(client, scope, true);
+    }
+
+    fn reads(&mut self, client: usize, scope: &Scope, reading: bool) {
+        self.look(client, scope);
+        let Scope::Service(service) = scope else { return };
+        if let Some(seat) = self.cast.seats.get_mut(&(client, service.clone())) {
+            seat.reading = reading;
+        }
     }
 
     pub(super) fn count(&mut self, client: usize) {
@@ -239,21 +288,31 @@ impl World {
 
     /// Looks at a set that was taken, and whether the brake held what vanished across a gap (W9).
     pub(super) fn after_full(&mut self, client: usize, scope: &Scope, number: usize) {
-        self.look(client, scope);
-        let (Scope::Service(service), Brake::Hold { share, .. }) = (scope, self.policy.brake) else { return };
+        self.reads(client, scope, false);
+        let (Scope::Service(service), Brake::Hold { share, grace }) = (scope, self.policy.brake) else { return };
+        let (now, grace) = (self.now(), grace.unwrap_or(self.policy.ttl));
         let prefix = self.space.service_prefix(service);
         let Some(seat) = self.cast.seats.get_mut(&(client, service.clone())) else { return };
-        let (Some(before), Some(after)) = (seat.before.take(), seat.watch.latest()) else { return };
+        let (Some(before), Some(after)) = (seat.before.clone(), seat.watch.latest()) else { return };
         let read: BTreeSet<_> = self.truth.range(number, &prefix).1.into_iter().map(|record| record.key).collect();
         let vanished = before.instances().iter().filter(|i| !read.contains(&format!("{prefix}{}", i.id()))).count();
         let sharp = vanished > 0 && (vanished >= before.len() || vanished as f64 > before.len() as f64 * share);
+        seat.held.retain(|key, _| !read.contains(key));
+        // Each full set here is the first of its subscription, and so comes across a gap, which begins the grace of those who are held anew.
+        if sharp || (before.held() > 0 && after.held() > 0) {
+            let keys = before.instances().iter().map(|i| format!("{prefix}{}", i.id()));
+            seat.hold(keys.filter(|key| sharp && !read.contains(key)), number, now, grace);
+        }
         if sharp && before.instances().iter().any(|i| after.get(i.id()).is_none()) {
             self.violated(format!("W9: client {client} let {vanished} of {} go across a gap", before.len()));
         }
     }
 
-    /// Looks at what is claimed: by registrations that they hold (R11), and by sets that they are live (W12).
+    /// Looks at what watches show, also where the store said nothing, and at what is claimed: by registrations that they hold (R11), and by
+    /// sets that they are live (W12).
     pub(super) fn look_around(&mut self) {
+        let seats: Vec<_> = self.cast.seats.keys().cloned().collect();
+        seats.into_iter().for_each(|(client, service)| self.look(client, &Scope::Service(service)));
         let now = self.now();
         let policy = self.policy.clone();
         let noticed = policy.probe + 2 * policy.timeout;

@@ -45,6 +45,17 @@ fn passes(schedule: &Schedule) -> Report {
 fn when(report: &Report, words: &[&str]) -> Duration {
     let line = report.trace.iter().find(|line| words.iter().all(|word| line.contains(word)));
     let line = line.unwrap_or_else(|| panic!("nothing says {words:?}:\n{}", report.trace.join("\n")));
+    time(line)
+}
+
+/// The last line with these words.
+fn last<'a>(report: &'a Report, words: &str) -> &'a str {
+    let line = report.trace.iter().rev().find(|line| line.contains(words));
+    line.unwrap_or_else(|| panic!("nothing says {words:?}:\n{}", report.trace.join("\n")))
+}
+
+/// The time of a line.
+fn time(line: &str) -> Duration {
     Duration::from_secs_f64(line.split_whitespace().next().unwrap().parse().unwrap())
 }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use discovery_core::simulation::{Lag, Lossy, Step, Wire};
+use discovery_core::simulation::{Lag, Lossy, Schedule, Step, Wire};
+use discovery_core::{Brake, Policy};
 
-use super::{millis, passes, policy, stage, when};
+use super::{last, millis, passes, policy, stage, time, when};
 
 const LOST: Lossy = Lossy { lost: 100, doubled: 0, late: 0 };
 
@@ -39,8 +40,33 @@ fn w08_a_lost_removal_is_found_by_the_count() {
     let report = passes(&schedule);
     let gone = when(&report, &["client 1 sees pay: [a=1]", "live"]);
     assert!(gone < millis(500), "the first set has one instance");
-    let last = report.trace.iter().rev().find(|line| line.contains("sees pay")).unwrap();
+    let last = last(&report, "sees pay");
     assert!(last.contains("[a=1] live"), "{last}");
+}
+
+/// Changes of one revision belong together, and a watch that is told only some of them finds the others.
+#[test]
+fn w02_removals_of_one_revision_that_are_told_in_part_are_found() {
+    let mut torn = 0;
+    for seed in 0..20 {
+        let mut schedule = Schedule::new(seed, policy()).at(millis(0), Step::Open).at(millis(0), Step::Open);
+        for id in ["a", "b", "c", "d"] {
+            schedule = schedule.at(millis(100), Step::Register(0, "pay", id));
+        }
+        let schedule = schedule
+            .at(millis(200), Step::Watch(1, "pay"))
+            .at(millis(1_000), Step::Lossy(1, Lossy { lost: 50, ..LOST }))
+            .at(millis(1_100), Step::Kill(0))
+            .at(millis(6_000), Step::Lossy(1, Lossy::default()));
+        let report = passes(&schedule);
+        let ended = when(&report, &["the store ends leases"]);
+        let seen = report.trace.iter().filter(|line| line.contains("client 1 sees pay: ["));
+        let between = seen.filter(|line| (1..4).contains(&line.matches('=').count()) && line.contains("live"));
+        torn += usize::from(between.count() > 0);
+        let empty = time(last(&report, "client 1 sees pay: [] live"));
+        assert!(empty <= ended + reconciled() + policy().ttl, "seed {seed}: {empty:?}");
+    }
+    assert!(torn >= 10, "only {torn} of 20 were told in part");
 }
 
 /// What is told twice, seconds late and behind later words of the same key changes nothing; whatever went back would be a divergence.
@@ -84,7 +110,7 @@ fn w08_a_stale_read_from_a_partitioned_member_is_found() {
     let report = passes(&schedule);
     let stale = report.trace.iter().position(|line| line.contains("Open") && line.contains("of state 1 "));
     assert!(stale.is_some(), "nothing was read from the past:\n{}", report.trace.join("\n"));
-    let last = report.trace.iter().rev().find(|line| line.contains("client 1 sees pay")).unwrap();
+    let last = last(&report, "client 1 sees pay");
     assert!(last.contains("[a=2 b=3] live"), "{last}");
 }
 
@@ -124,6 +150,52 @@ fn w04_w09_a_store_that_restarts_empty_empties_nobodys_set() {
     }
 }
 
+/// Nobody comes back to a store that lost everything: who was there stays for one grace, and then goes.
+#[test]
+fn w09_the_held_stay_for_a_grace_and_no_longer() {
+    let schedule = stage().at(millis(2_000), Step::Kill(0)).at(millis(2_000), Step::RestartEmpty(false));
+    let report = passes(&schedule);
+    let held = when(&report, &["client 1 sees pay: [a=1]", "1 held"]);
+    let stayed = time(last(&report, "client 1 sees pay: [] live")) - held;
+    // Sets are looked at twice a second.
+    assert!((policy().ttl..=policy().ttl + millis(500)).contains(&stayed), "{stayed:?}");
+}
+
+/// A connection that breaks again and again must not hold the dead for ever.
+#[test]
+fn w09_gaps_in_a_row_hold_for_three_graces_at_most() {
+    let mut schedule = stage().at(millis(2_000), Step::Kill(0)).at(millis(2_000), Step::RestartEmpty(false));
+    for second in 3..16 {
+        schedule = schedule.at(millis(second * 1_000), Step::Cut(1));
+    }
+    let report = passes(&schedule);
+    let held = time(last(&report, "client 1 sees pay: [a=1]"));
+    assert!(held > millis(2_000) + policy().ttl * 2, "another gap did not begin the grace anew: {held:?}");
+}
+
+/// After an outage each client waits for one backoff at most: a grace as long as that suffices, however short the TTL is.
+#[test]
+fn w09_the_living_are_back_within_a_grace_as_long_as_the_longest_wait() {
+    let mut short = Policy::default();
+    (short.ttl, short.brake) = (millis(3_000), Brake::Hold { share: 0.5, grace: Some(short.backoff) });
+    for (policy, seed) in [Policy::default(), short].into_iter().flat_map(|it| (0..10).map(move |n| (it.clone(), n))) {
+        let mut schedule = Schedule::new(seed, policy)
+            .at(millis(0), Step::Open)
+            .at(millis(0), Step::Open)
+            .at(millis(100), Step::Register(0, "pay", "a"))
+            .at(millis(200), Step::Watch(1, "pay"))
+            .at(millis(3_000), Step::RestartEmpty(false));
+        for client in [0, 1] {
+            schedule = schedule
+                .at(millis(2_000), Step::Wire(client, Wire::Refused))
+                .at(millis(60_000), Step::Wire(client, Wire::Works));
+        }
+        let report = passes(&schedule);
+        let sets: Vec<_> = report.trace.iter().filter(|line| line.contains("client 1 sees pay: [")).collect();
+        assert!(sets.iter().all(|line| line.contains("[a=1]")), "seed {seed}: {sets:#?}");
+    }
+}
+
 /// A read that is never answered on a connection that works: found by the simulation, as nothing else had a deadline there.
 #[test]
 fn w01_a_first_read_that_is_never_answered_is_begun_anew() {
@@ -136,6 +208,18 @@ fn w01_a_first_read_that_is_never_answered_is_begun_anew() {
         passed += usize::from(passes(&schedule).divergences.is_empty());
     }
     assert_eq!(passed, 40);
+}
+
+/// What an operator spoils stays as it last was, also when the set is read anew.
+#[test]
+fn w06_the_last_good_value_of_a_spoilt_record_stays() {
+    let schedule = stage()
+        .at(millis(500), Step::Put("pay", "x"))
+        .at(millis(1_500), Step::Spoil("pay", "x"))
+        .at(millis(2_500), Step::Cut(1));
+    let report = passes(&schedule);
+    let last = last(&report, "client 1 sees pay");
+    assert!(last.contains("[a=1 x=2] live"), "{last}");
 }
 
 /// Whoever reads while access is denied keeps what there was (W4).
