@@ -289,6 +289,16 @@ impl World {
     /// Looks at a set that was taken, and whether the brake held what vanished across a gap (W9).
     pub(super) fn after_full(&mut self, client: usize, scope: &Scope, number: usize) {
         self.reads(client, scope, false);
+        if let (Scope::Names, Some(shown)) = (scope, self.cast.names.get(&client).and_then(Watch::latest)) {
+            let read = self.truth.range(number, &self.space.root()).1;
+            let names: BTreeSet<_> = read.iter().filter_map(|r| Some(self.space.parse(&r.key)?.service)).collect();
+            if *shown.names() != names {
+                self.violated(format!(
+                    "W2: client {client} read {names:?} at state {number} and lists {:?}",
+                    shown.names()
+                ));
+            }
+        }
         let (Scope::Service(service), Brake::Hold { share, grace }) = (scope, self.policy.brake) else { return };
         let (now, grace) = (self.now(), grace.unwrap_or(self.policy.ttl));
         let prefix = self.space.service_prefix(service);
@@ -298,10 +308,24 @@ impl World {
         let vanished = before.instances().iter().filter(|i| !read.contains(&format!("{prefix}{}", i.id()))).count();
         let sharp = vanished > 0 && (vanished >= before.len() || vanished as f64 > before.len() as f64 * share);
         seat.held.retain(|key, _| !read.contains(key));
+        let said = |key: &str| {
+            let course = self.truth.said.get(key).map_or(&[][..], Vec::as_slice);
+            course.iter().rev().find(|(at, _)| *at <= number).map_or(Said::Nothing, |(_, said)| *said)
+        };
+        let shows = |key: &str| {
+            let instance = key.strip_prefix(&*prefix).and_then(|id| after.get(id));
+            instance.map_or(Said::Nothing, |instance| Said::Wish(instance.weight()))
+        };
+        let differs = |key: &&String| said(key) != Said::Junk && said(key) != shows(key);
+        let beyond = after.instances().iter().filter(|i| !read.contains(&format!("{prefix}{}", i.id()))).count();
+        let torn = read.iter().find(differs).cloned().or((beyond > after.held()).then(|| format!("{beyond} more")));
         // Each full set here is the first of its subscription, and so comes across a gap, which begins the grace of those who are held anew.
         if sharp || (before.held() > 0 && after.held() > 0) {
             let keys = before.instances().iter().map(|i| format!("{prefix}{}", i.id()));
             seat.hold(keys.filter(|key| sharp && !read.contains(key)), number, now, grace);
+        }
+        if let Some(what) = torn {
+            self.violated(format!("W2: client {client} read {service} at state {number} and shows {what} otherwise"));
         }
         if sharp && before.instances().iter().any(|i| after.get(i.id()).is_none()) {
             self.violated(format!("W9: client {client} let {vanished} of {} go across a gap", before.len()));
