@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::Reading;
 use crate::Result;
 
-/// Commands whose answer has no bound (L4).
+/// Commands whose answer has no bound (L4), beside ranges without a limit.
 const UNBOUNDED: [&str; 5] = ["keys", "scan", "smembers", "hgetall", "hkeys"];
 
 /// Written by the task that listens. They are figures, and nothing hangs on their order.
@@ -74,7 +74,8 @@ impl Counts {
         let Some((who, command)) = line.split_once("] \"") else { return };
         let name = command.split('"').next().unwrap_or_default().to_ascii_lowercase();
         let add = |count: &AtomicU64| count.fetch_add(1, Ordering::Relaxed);
-        if UNBOUNDED.contains(&name.as_str()) {
+        let whole = name == "zrangebyscore" && !command.contains("\"LIMIT\"");
+        if whole || UNBOUNDED.contains(&name.as_str()) {
             add(&self.unbounded);
         }
         if who.ends_with(" lua") {
@@ -101,10 +102,12 @@ mod tests {
             r#"+1.5 [0 lua] "PUBLISH" "{d}:names:changes" "0 1 put""#,
             r#"+1.5 [0 lua] "SET" "k" "v""#,
             r#"+1.5 [0 127.0.0.1:9] "KEYS" "*""#,
+            r#"+1.5 [0 127.0.0.1:9] "ZRANGEBYSCORE" "k" "(7" "+inf" "WITHSCORES" "LIMIT" "0" "500""#,
+            r#"+1.5 [0 lua] "ZRANGEBYSCORE" "k" "-inf" "+inf""#,
         ] {
             counts.count(line);
         }
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        assert_eq!([get(&counts.changes), get(&counts.requests), get(&counts.unbounded)], [1, 2, 1]);
+        assert_eq!([get(&counts.changes), get(&counts.requests), get(&counts.unbounded)], [1, 3, 2]);
     }
 }
