@@ -43,7 +43,7 @@ use feed::Feed;
 use instances::Instances;
 use keeper::Keeper;
 use link::{Link, LinkState};
-use model::{Hold, Model};
+use model::Model;
 use names::Names;
 
 /// A registry over a store: what every backend hands out.
@@ -108,12 +108,7 @@ impl Source for EngineCore {
     }
 
     fn open_service(&self, service: &Arc<str>) -> Opened<Snapshot> {
-        let policy = &self.link.policy;
-        let hold = match policy.brake {
-            Brake::Off => None,
-            Brake::Hold { share, grace } => Some(Hold { share, grace: grace.unwrap_or(policy.ttl) }),
-        };
-        let model = Instances::new(service.clone(), self.link.clone(), hold);
+        let model = Instances::new(service.clone(), self.link.clone(), self.link.policy.hold());
         self.open(Scope::Service(service.clone()), model)
     }
 

@@ -1,7 +1,6 @@
 //! What a feed keeps of its scope: turns raw records into the view that watchers get.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -48,18 +47,4 @@ pub(super) trait Model: Send + 'static {
 
     /// The view for watchers.
     fn view(&self, freshness: &Freshness) -> Arc<Self::View>;
-}
-
-/// The brake as a model uses it: settled share and grace.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Hold {
-    pub(super) share: f64,
-    pub(super) grace: Duration,
-}
-
-impl Hold {
-    /// Whether losing `vanished` of `before` across a gap is sharp.
-    pub(super) fn is_sharp(&self, before: usize, vanished: usize) -> bool {
-        vanished > 0 && (vanished >= before || vanished as f64 > before as f64 * self.share)
-    }
 }

@@ -18,16 +18,30 @@ pub enum Brake {
     Hold {
         /// The share of the set between 0 and 1 that may vanish without being held.
         share: f64,
-        /// How long they are held; `None` stands for one TTL. Less than [`Policy::backoff`] may end before the living are back, as after an
-        /// outage each waits for that long at most.
+        /// How long they are held; `None` stands for one TTL, or for [`Policy::backoff`] if that is longer: after an outage the living wait
+        /// for that long at most before they are back, and less may end before.
         grace: Option<Duration>,
     },
 }
 
 impl Default for Brake {
-    /// More than half, for one TTL: with the default waits the living have come back by then.
+    /// More than half, until the living have come back.
     fn default() -> Self {
         Self::Hold { share: 0.5, grace: None }
+    }
+}
+
+/// The brake as a model uses it: settled share and grace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hold {
+    pub(crate) share: f64,
+    pub(crate) grace: Duration,
+}
+
+impl Hold {
+    /// Whether losing `vanished` of `before` across a gap is sharp.
+    pub(crate) fn is_sharp(&self, before: usize, vanished: usize) -> bool {
+        vanished > 0 && (vanished >= before || vanished as f64 > before as f64 * self.share)
     }
 }
 
@@ -76,6 +90,14 @@ const CACHE_AGES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Policy {
+    /// The brake with its grace settled; `None` if it is off.
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        match self.brake {
+            Brake::Off => None,
+            Brake::Hold { share, grace } => Some(Hold { share, grace: grace.unwrap_or(self.ttl.max(self.backoff)) }),
+        }
+    }
+
     /// Reads `ttl`, `timeout`, `connect_timeout`, `backoff`, `probe`, `reconcile`, `brake` (`off` or a percentage), `grace`, `cache` (a
     /// directory) and `cache_age`.
     ///

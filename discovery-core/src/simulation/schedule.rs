@@ -100,7 +100,8 @@ impl Schedule {
         let connected = probe + timeout + connect_timeout + backoff;
         let repaired = 2 * ttl + 2 * timeout + backoff;
         let found = 2 * (reconcile.mul_f64(1.25) + settle + timeout) + 3 * (2 * settle + timeout);
-        let read = backoff + 10 * timeout + 3 * ttl;
+        let held = self.policy.hold().map_or(Duration::ZERO, |hold| 3 * hold.grace);
+        let read = backoff + 10 * timeout + held;
         connected + repaired.max(found + read) + settle
     }
 }

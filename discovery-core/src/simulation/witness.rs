@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::cast::Stage;
 use super::truth::{Said, Truth};
 use super::world::World;
-use crate::engine::Brake;
 use crate::model::{Key, decode};
 use crate::store::Scope;
 use crate::{RegistrationState, Snapshot, Watch};
@@ -293,14 +292,14 @@ impl World {
                 ));
             }
         }
-        let (Scope::Service(service), Brake::Hold { share, grace }) = (scope, self.policy.brake) else { return };
-        let (now, grace) = (self.now(), grace.unwrap_or(self.policy.ttl));
+        let (Scope::Service(service), Some(hold)) = (scope, self.policy.hold()) else { return };
+        let now = self.now();
         let prefix = self.space.service_prefix(service);
         let Some(seat) = self.cast.seats.get_mut(&(client, service.clone())) else { return };
         let (Some(before), Some(after)) = (seat.before.clone(), seat.watch.latest()) else { return };
         let read: BTreeSet<_> = self.truth.range(number, &prefix).1.into_iter().map(|record| record.key).collect();
         let vanished = before.instances().iter().filter(|i| !read.contains(&format!("{prefix}{}", i.id()))).count();
-        let sharp = vanished > 0 && (vanished >= before.len() || vanished as f64 > before.len() as f64 * share);
+        let sharp = hold.is_sharp(before.len(), vanished);
         seat.held.retain(|key, _| !read.contains(key));
         let said = |key: &str| {
             let course = self.truth.said.get(key).map_or(&[][..], Vec::as_slice);
@@ -316,7 +315,7 @@ impl World {
         // Each full set here is the first of its subscription, and so comes across a gap, which begins the grace of those who are held anew.
         if sharp || after.held() > 0 {
             let keys = before.instances().iter().map(|i| format!("{prefix}{}", i.id()));
-            seat.hold(keys.filter(|key| sharp && !read.contains(key)), number, now, grace);
+            seat.hold(keys.filter(|key| sharp && !read.contains(key)), number, now, hold.grace);
         }
         if let Some(what) = torn {
             self.violated(format!("W2: client {client} read {service} at state {number} and shows {what} otherwise"));
